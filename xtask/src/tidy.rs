@@ -1,5 +1,5 @@
-//! Checks in addition to the compiler's: allowed crate dependencies, words that a crate must not contain, lengths of
-//! files, top-level entries, tests named by the ledger, the format and citations of decisions, the pages and links of
+//! Checks in addition to the compiler's: allowed crate dependencies, words that a crate must not contain, owners parsed
+//! by hand, crates with `unsafe`, lengths of files, top-level entries, tests named by the ledger, the format and citations of decisions, the pages and links of
 //! the book, generated files, and what published crates need.
 
 use std::collections::BTreeSet;
@@ -115,6 +115,7 @@ pub fn check(root: &Path) -> Vec<String> {
     match crate::cargo::packages(root) {
         Ok(packages) => {
             edges(&packages, &mut problems);
+            crate::unsafety::check(root, &packages, &mut problems);
             crate::publication::check(root, &packages, &mut problems);
         }
         Err(why) => problems.push(why),
@@ -122,6 +123,7 @@ pub fn check(root: &Path) -> Vec<String> {
     crate::modules::check(root, &mut problems);
     absences(root, &mut problems);
     crate::boundary::check(root, &mut problems);
+    crate::owners::check(root, &mut problems);
     lengths(root, &mut problems);
     test_programs(root, &mut problems);
     top(root, &mut problems);

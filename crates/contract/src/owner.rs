@@ -50,11 +50,69 @@ impl<'a> Owner<'a> {
             }
             _ => return None,
         };
-        let ids = match owner {
+        owner.ids().into_iter().all(is_id).then_some(owner)
+    }
+
+    /// Reads a membership of the users file, `<team>` or `<team>:<project>`, as the team or project; `None` if the text
+    /// has neither form. The project is `*` in a membership in all projects of a team.
+    pub fn from_membership(text: &'a str) -> Option<Self> {
+        let owner = match text.split_once(':') {
+            Some((team, project)) => Self::Project { team, project },
+            None => Self::Team(text),
+        };
+        owner.ids().into_iter().all(is_id).then_some(owner)
+    }
+
+    /// Returns the word before the first colon: `user`, `root`, `plugin`, `team` or `project`.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::User(_) => "user",
+            Self::Root(_) => "root",
+            Self::Plugin(_) => "plugin",
+            Self::Team(_) => "team",
+            Self::Project { .. } => "project",
+        }
+    }
+
+    /// Returns the id of a user; `None` for other owners.
+    pub fn user(self) -> Option<&'a str> {
+        match self {
+            Self::User(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Returns the id of a team, or of the team that has a project; `None` for other owners.
+    pub fn team(self) -> Option<&'a str> {
+        match self {
+            Self::Team(team) | Self::Project { team, .. } => Some(team),
+            _ => None,
+        }
+    }
+
+    /// Returns the id of a project, without its team; `None` for other owners.
+    pub fn project(self) -> Option<&'a str> {
+        match self {
+            Self::Project { project, .. } => Some(project),
+            _ => None,
+        }
+    }
+
+    /// Returns a team or project as a membership of the users file, `<team>` or `<team>:<project>`; `None` for other
+    /// owners.
+    pub fn membership(self) -> Option<String> {
+        match self {
+            Self::Team(team) => Some(team.to_owned()),
+            Self::Project { team, project } => Some(format!("{team}:{project}")),
+            _ => None,
+        }
+    }
+
+    fn ids(self) -> [&'a str; 2] {
+        match self {
             Self::User(id) | Self::Root(id) | Self::Plugin(id) | Self::Team(id) => [id, id],
             Self::Project { team, project } => [team, project],
-        };
-        ids.into_iter().all(is_id).then_some(owner)
+        }
     }
 }
 
@@ -64,12 +122,12 @@ fn is_id(id: &str) -> bool {
 
 impl fmt::Display for Owner<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind();
         match self {
-            Self::User(id) => write!(formatter, "user:{id}"),
-            Self::Root(host) => write!(formatter, "root:{host}"),
-            Self::Plugin(id) => write!(formatter, "plugin:{id}"),
-            Self::Team(team) => write!(formatter, "team:{team}"),
-            Self::Project { team, project } => write!(formatter, "project:{team}:{project}"),
+            Self::User(id) | Self::Root(id) | Self::Plugin(id) | Self::Team(id) => {
+                write!(formatter, "{kind}:{id}")
+            }
+            Self::Project { team, project } => write!(formatter, "{kind}:{team}:{project}"),
         }
     }
 }
@@ -105,6 +163,30 @@ mod tests {
             "User:ada",
         ] {
             assert_eq!(Owner::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_parts_of_an_owner() {
+        let parts = |text| {
+            let owner = Owner::parse(text).unwrap();
+            (owner.kind(), owner.user(), owner.team(), owner.project(), owner.membership())
+        };
+        assert_eq!(parts("user:ada"), ("user", Some("ada"), None, None, None));
+        assert_eq!(parts("root:inn"), ("root", None, None, None, None));
+        assert_eq!(parts("plugin:bot"), ("plugin", None, None, None, None));
+        assert_eq!(parts("team:inn"), ("team", None, Some("inn"), None, Some("inn".to_owned())));
+        let project = ("project", None, Some("inn"), Some("hay"), Some("inn:hay".to_owned()));
+        assert_eq!(parts("project:inn:hay"), project);
+    }
+
+    #[test]
+    fn a_membership_is_a_team_or_a_project() {
+        assert_eq!(Owner::from_membership("inn"), Some(Owner::Team("inn")));
+        assert_eq!(Owner::from_membership("inn:hay"), Some(Owner::Project { team: "inn", project: "hay" }));
+        assert_eq!(Owner::from_membership("inn:*"), Some(Owner::Project { team: "inn", project: "*" }));
+        for text in ["", "inn:", ":hay", "inn:hay:x", "a/b"] {
+            assert_eq!(Owner::from_membership(text), None, "{text:?}");
         }
     }
 

@@ -73,7 +73,7 @@ impl Host {
             return;
         }
         let Some(registry) = self.core.registry() else { return };
-        self.core.events.start(registry, Arc::new(move |line| log.uncaught(line)));
+        self.core.events.start(registry, log);
         let agents = self.core.listed_agents().map(|agent| agent_info(agent)).collect();
         if let Some(people) = self.access.gate.people() {
             self.core.root.ask_for(people.sign_in());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ostler_contract::events::Event;
+use ostler_contract::owner::Owner;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::actions::{
     AutomationRunPrimarySessionChangedAction, AutomationRunSessionRemovedAction,
@@ -208,7 +209,7 @@ impl Automations {
     pub(super) fn may_start(&self, owner: Option<&str>) -> Result<(), String> {
         let Some(owner) = owner else { return Ok(()) };
         if !self.access.has_been_here(owner) {
-            let id = owner.strip_prefix("user:").unwrap_or(owner);
+            let id = Owner::parse(owner).and_then(Owner::user).unwrap_or(owner);
             return Err(format!("{id} has to sign in once before an automation of theirs may run"));
         }
         self.access.require_of(owner, &Grant::of("session", "create")).map_err(|error| error.message)

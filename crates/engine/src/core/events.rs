@@ -1,8 +1,10 @@
 //! Listeners, called one after the other on a separate task, never in a session's mailbox.
+//!
+//! While a listener does not return, events wait, up to a maximum: further ones are dropped and counted.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::Listener;
@@ -11,7 +13,11 @@ use ostler_contract::{Frozen, PluginContext, PluginId, Registry};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::core::log::Log;
 use crate::core::tasks;
+
+/// The maximum number of events that wait for listeners. Further ones are dropped.
+const MOST: usize = 65_536;
 
 /// The raised events that listeners have not received yet.
 #[derive(Debug, Default)]
@@ -20,6 +26,9 @@ pub struct Events {
     heard: Mutex<HashSet<EventName>>,
     /// The plugins that listen to the log.
     hear_lines: Mutex<HashSet<PluginId>>,
+    backlog: Arc<Mutex<Backlog>>,
+    /// Receives the lines about listeners.
+    log: OnceLock<Log>,
     /// The plugin whose listener is being called.
     calling: Arc<Mutex<Option<String>>>,
     /// Whether a listener is no longer waited for.
@@ -32,9 +41,43 @@ struct Raised {
     done: Option<oneshot::Sender<()>>,
 }
 
+/// The events that wait and those that were dropped. Events that a caller waits for are not counted.
+#[derive(Debug, Default)]
+struct Backlog {
+    waiting: usize,
+    /// Since the number of waiting events reached the maximum, until half of them were processed.
+    dropped: Option<Dropped>,
+}
+
+#[derive(Debug)]
+struct Dropped {
+    count: u64,
+    /// The listener that had not returned.
+    listener: String,
+}
+
+impl Backlog {
+    /// Adds an event; returns whether it can wait.
+    fn add(&mut self) -> bool {
+        let has_room = self.waiting < MOST;
+        if has_room {
+            self.waiting += 1;
+        } else if let Some(dropped) = &mut self.dropped {
+            dropped.count += 1;
+        }
+        has_room
+    }
+
+    /// Removes an event that is processed now; returns what was dropped once half of the events were processed.
+    fn remove(&mut self) -> Option<Dropped> {
+        self.waiting = self.waiting.saturating_sub(1);
+        self.dropped.take_if(|_| self.waiting <= MOST / 2)
+    }
+}
+
 impl Events {
-    /// Starts the task that calls the listeners of a registry. `report` receives the line when one throws.
-    pub fn start(&self, registry: &Registry, report: Arc<dyn Fn(String) + Send + Sync>) {
+    /// Starts the task that calls the listeners of a registry. `log` must not pass its lines to them.
+    pub fn start(&self, registry: &Registry, log: Log) {
         let listeners: Vec<_> = registry
             .all::<Listener>()
             .iter()
@@ -56,9 +99,14 @@ impl Events {
             .collect();
         let (sender, mut receiver) = mpsc::unbounded_channel::<Raised>();
         *self.queue.lock() = Some(sender);
-        let calling = self.calling.clone();
+        let _ = self.log.set(log.clone());
+        let (calling, backlog) = (self.calling.clone(), self.backlog.clone());
         tasks::spawn(async move {
             while let Some(Raised { event, done }) = receiver.recv().await {
+                let ended = if done.is_none() { backlog.lock().remove() } else { None };
+                if let Some(Dropped { count, listener }) = ended {
+                    log.line(format_args!("{listener} returned; {count} events were dropped"));
+                }
                 for (listener, context) in &listeners {
                     let Some(event) = event.as_ref().filter(|event| event.name() == listener.event) else {
                         continue;
@@ -71,7 +119,7 @@ impl Events {
                     let outcome = call.await;
                     *calling.lock() = None;
                     if let Err(thrown) = outcome {
-                        report(format!(
+                        log.uncaught(format_args!(
                             "{owner}: its {} listener failed: {}",
                             name.as_str(),
                             thrown.for_log()
@@ -85,11 +133,37 @@ impl Events {
         });
     }
 
-    /// Raises an event, without waiting for listeners.
+    /// Raises an event, without waiting for listeners. It is dropped while too many events wait for them.
     pub fn raise(&self, event: Event) {
-        if self.listened(event.name()) {
+        if !self.listened(event.name()) {
+            return;
+        }
+        if self.add() {
             self.send(Raised { event: Some(event), done: None });
         }
+    }
+
+    /// Adds an event to those that wait; returns whether it can. Logs the listener that they wait for with the first that
+    /// cannot.
+    fn add(&self) -> bool {
+        let listener = {
+            let mut backlog = self.backlog.lock();
+            if backlog.add() {
+                return true;
+            }
+            if backlog.dropped.is_some() {
+                return false;
+            }
+            let listener = self.calling.lock().clone().unwrap_or_else(|| "a listener".to_owned());
+            backlog.dropped = Some(Dropped { count: 1, listener: listener.clone() });
+            listener
+        };
+        if let Some(log) = self.log.get() {
+            log.line(format_args!(
+                "{listener} has not returned; {MOST} events wait, and further ones are dropped"
+            ));
+        }
+        false
     }
 
     /// Raises an event and waits until each listener has processed it and all earlier events.

@@ -23,7 +23,7 @@ use tracing::{Instrument, Span};
 use crate::core::responder::Responder;
 use crate::core::tasks;
 use crate::front::Front;
-use crate::front::commands::{channels_of, concerned, is_spawned};
+use crate::front::commands::subject;
 use crate::front::connection::Connection;
 use crate::sessions::Entry;
 
@@ -61,7 +61,7 @@ impl Prepared {
 
 /// The messages that a message can overtake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rank {
+pub(super) enum Rank {
     /// Those about other sessions.
     Session,
     /// `createSession`: those about other sessions, known or not.
@@ -118,14 +118,8 @@ impl About {
         let owned = |channels: Vec<&str>| channels.into_iter().map(str::to_owned).collect();
         match work {
             Work::Command { command, .. } => {
-                let rank = match command {
-                    Command::Initialize(_) | Command::Reconnect(_) => Rank::Enter,
-                    Command::Authenticate(_) => Rank::Alone,
-                    Command::CreateSession(_) => Rank::Creates,
-                    command if is_spawned(command) => Rank::Spawned,
-                    _ => Rank::Session,
-                };
-                Self { rank, is_request: true, channels: owned(concerned(command)) }
+                let subject = subject(command);
+                Self { rank: subject.rank, is_request: true, channels: owned(subject.concerned()) }
             }
             Work::Plugin { command, params, .. } => {
                 let params = params.decode::<JsonObject>(&command.name).unwrap_or_default();
@@ -386,7 +380,7 @@ impl Connection {
                 };
                 return Err(Box::pin(asked.instrument(span.clone())));
             }
-            Work::Command { command, span, .. } => (channels_of(command), span.clone()),
+            Work::Command { command, span, .. } => (subject(command).loaded, span.clone()),
             Work::Dispatch { dispatch, .. } => {
                 let channels = [Some(dispatch.channel.as_str()), claimed_session(dispatch)];
                 (channels.into_iter().flatten().collect(), Span::none())

@@ -3,6 +3,7 @@
 use futures::FutureExt as _;
 use futures::future::OptionFuture;
 use ostler_contract::Value;
+use ostler_contract::owner::Owner;
 use ostler_contract::points::UsageEntry;
 use ostler_protocol::wire::state::{Message, UsageInfo};
 
@@ -76,21 +77,11 @@ impl Actor {
             let named = |key: &str| scope.get(key).and_then(Value::as_str).map(str::to_owned);
             return (named("team"), named("project"));
         }
-        let owner = self.entry.owner.as_deref().unwrap_or_default();
-        match owner.split_once(':') {
-            Some(("user", id)) => {
-                let primary = self.sessions.access.person(id).and_then(|person| person.primary.clone());
-                primary.map_or((None, None), |primary| match primary.split_once(':') {
-                    Some((team, project)) => (Some(team.to_owned()), Some(project.to_owned())),
-                    None => (Some(primary), None),
-                })
-            }
-            Some(("team", team)) => (Some(team.to_owned()), None),
-            Some(("project", of)) => match of.split_once(':') {
-                Some((team, project)) => (Some(team.to_owned()), Some(project.to_owned())),
-                None => (None, None),
-            },
-            _ => (None, None),
-        }
+        let owner = self.entry.owner.as_deref().and_then(Owner::parse);
+        let person = owner.and_then(Owner::user).and_then(|id| self.sessions.access.person(id));
+        let primary = person.as_ref().and_then(|person| person.primary.as_deref());
+        let group = primary.and_then(Owner::from_membership).or(owner);
+        let owned = |id: Option<&str>| id.map(str::to_owned);
+        (owned(group.and_then(Owner::team)), owned(group.and_then(Owner::project)))
     }
 }

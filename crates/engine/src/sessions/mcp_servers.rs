@@ -1,6 +1,7 @@
 //! The MCP servers of a session's backend: the configured ones, with the secrets that their `env` and `headers` refer
 //! to resolved for that session. Spec: *Daemon configuration keys*, *Secret reference*.
 
+use ostler_contract::owner::Owner;
 use ostler_contract::{JsonObject, Value, VaultName, limit, problem};
 
 use crate::sessions::Entry;
@@ -70,13 +71,6 @@ impl Entry {
     fn team(&self) -> Option<String> {
         let charged = |scope: &Value| scope.get("team")?.as_str().map(str::to_owned);
         let team = self.scope.as_ref().and_then(charged);
-        team.or_else(|| {
-            let (kind, rest) = self.owner.as_deref()?.split_once(':')?;
-            match kind {
-                "team" => Some(rest.to_owned()),
-                "project" => rest.split(':').next().map(str::to_owned),
-                _ => None,
-            }
-        })
+        team.or_else(|| Owner::parse(self.owner.as_deref()?)?.team().map(str::to_owned))
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Zoned;
+use ostler_contract::owner::Owner;
 use ostler_contract::points::{Reader, UsageEntry, UsageQuery, UsageTotal};
 use ostler_contract::{JsonObject, RpcError, Thrown, Value, json, limit};
 use ostler_protocol::grants::Grant;
@@ -25,18 +26,12 @@ pub(super) fn may_read(reader: Option<&Reader>, pool: &str) -> bool {
     if holds(reader, "get") || reader.id == pool {
         return true;
     }
-    let member = |wanted: &dyn Fn(&str, Option<&str>) -> bool| {
-        reader.memberships.iter().any(|membership| match membership.split_once(':') {
-            Some((team, project)) => wanted(team, Some(project)),
-            None => wanted(membership, None),
-        })
-    };
-    match pool.split_once(':') {
-        Some(("team", id)) => member(&|team, _| team == id),
-        Some(("project", rest)) => rest.split_once(':').is_some_and(|(of, id)| {
-            member(&|team, project| {
-                team == of && project.is_some_and(|project| project == "*" || project == id)
-            })
+    let mut memberships = reader.memberships.iter().filter_map(|text| Owner::from_membership(text));
+    match Owner::parse(pool) {
+        Some(Owner::Team(team)) => memberships.any(|membership| membership.team() == Some(team)),
+        Some(Owner::Project { team, project }) => memberships.any(|membership| {
+            let is_in = |named| named == "*" || named == project;
+            membership.team() == Some(team) && membership.project().is_some_and(is_in)
         }),
         _ => false,
     }
@@ -203,18 +198,15 @@ impl Ledger {
 
     /// Returns the kind and the name of a pool's owner.
     fn pool_name(&self, pool: &str) -> (String, String) {
-        let (kind, id) = pool.split_once(':').unwrap_or(("", pool));
-        let name = match kind {
-            "team" => self.title(Kind::Team, id),
-            "project" => match id.split_once(':') {
-                Some((team, project)) => {
-                    format!("{} / {}", self.title(Kind::Team, team), self.title(Kind::Project, project))
-                }
-                None => id.to_owned(),
-            },
-            _ => id.to_owned(),
+        let Some(owner) = Owner::parse(pool) else { return (String::new(), pool.to_owned()) };
+        let name = match owner {
+            Owner::Team(team) => self.title(Kind::Team, team),
+            Owner::Project { team, project } => {
+                format!("{} / {}", self.title(Kind::Team, team), self.title(Kind::Project, project))
+            }
+            Owner::User(id) | Owner::Root(id) | Owner::Plugin(id) => id.to_owned(),
         };
-        (kind.to_owned(), name)
+        (owner.kind().to_owned(), name)
     }
 
     /// Returns the title of a team or a project, by default its id.
@@ -229,7 +221,7 @@ impl Ledger {
 fn refuse_foreign(reader: Option<&Reader>, pool: &str) -> Result<(), Thrown> {
     match reader {
         Some(reader) if !may_read(Some(reader), pool) => {
-            let name = reader.id.strip_prefix("user:").unwrap_or(&reader.id);
+            let name = Owner::parse(&reader.id).and_then(Owner::user).unwrap_or(&reader.id);
             let asked = Grant::of(super::scheme::SCHEME, "get");
             Err(RpcError::permission_denied(format!("{name} may not {asked} here")).into())
         }
@@ -285,7 +277,7 @@ impl Key {
 
     fn of(self, entry: &UsageEntry) -> Option<String> {
         match self {
-            Self::User => entry.owner.as_deref()?.strip_prefix("user:").map(str::to_owned),
+            Self::User => Owner::parse(entry.owner.as_deref()?)?.user().map(str::to_owned),
             Self::Team => entry.team.clone(),
             Self::Project => entry.project.clone(),
         }

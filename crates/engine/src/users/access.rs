@@ -88,8 +88,10 @@ impl Access {
     /// Returns whether the work of an owner can start by itself: a user must have signed in once. Other owners always
     /// can.
     pub fn has_been_here(&self, owner: &str) -> bool {
-        match owner.strip_prefix("user:") {
-            Some(id) if self.gate.is_guarded() => self.person(id).is_some_and(|person| person.has_signed_in),
+        match Owner::parse(owner) {
+            Some(Owner::User(id)) if self.gate.is_guarded() => {
+                self.person(id).is_some_and(|person| person.has_signed_in)
+            }
             _ => true,
         }
     }
@@ -113,13 +115,14 @@ impl Access {
     /// Returns an owner in the form for plugins; `None` for the host itself and for no owner.
     pub(crate) fn reader_for(&self, owner: &str) -> Option<Reader> {
         let grants = self.grants_of(owner)?;
-        if let Some(person) = owner.strip_prefix("user:").and_then(|id| self.person(id)) {
+        let parsed = Owner::parse(owner);
+        if let Some(person) = parsed.and_then(Owner::user).and_then(|id| self.person(id)) {
             return Some(person.reader.clone());
         }
         let (mut roles, mut memberships) = (Vec::new(), Vec::new());
-        if let Some((_, scope)) = owner.split_once(':').filter(|_| is_group(owner) && !grants.is_empty()) {
+        if let Some(membership) = parsed.and_then(Owner::membership).filter(|_| !grants.is_empty()) {
             roles.push(GROUP_ROLE.to_owned());
-            memberships.push(scope.to_owned());
+            memberships.push(membership);
         }
         let grants = grants.iter().map(ToString::to_string).collect();
         Some(Reader { id: owner.to_owned(), roles, memberships, grants })

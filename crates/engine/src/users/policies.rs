@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::sync::{Arc, Weak};
 
+use ostler_contract::owner::Owner;
 use ostler_contract::points::{
     Encoding, Policies, Reader, ResourceContent, ResourceFacts, ResourceProvider, ResourceWrite,
     ResourceWriter, SchemeDescription, SchemeProvider,
@@ -57,7 +58,7 @@ impl Access {
     }
 
     fn restricted<'a>(&self, owner: Option<&'a str>) -> Option<&'a str> {
-        let owner = owner.filter(|owner| !owner.starts_with("root:"))?;
+        let owner = owner.filter(|owner| !matches!(Owner::parse(owner), Some(Owner::Root(_))))?;
         let asks = self.gate.is_guarded()
             && self.core.options.check_policies
             && !self.may(owner, &Grant::of("*", "*"));

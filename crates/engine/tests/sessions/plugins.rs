@@ -1,12 +1,16 @@
 //! What plugins may count on, with native ones as the subjects.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ostler_contract::events::EventName;
+use futures::FutureExt as _;
+use ostler_contract::events::{Event, EventName};
 use ostler_contract::points::RecordChange;
 use ostler_contract::{Call, Plugin, PluginHost, Thrown, json};
 use ostler_ports::memory_records;
 use ostler_testkit::{Builder, MemoryHost, cases};
+use tokio::sync::Notify;
 
 fn plugin(
     spec: &'static str,
@@ -157,6 +161,61 @@ async fn a_listener_that_never_answers_does_not_hold_the_end() {
             "plugin subject: closed",
         ]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_beyond_the_limit_are_dropped_while_a_listener_does_not_return() {
+    const MOST: usize = 65_536;
+    let (release, heard) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+    let (released, counted) = (release.clone(), heard.clone());
+    let builder = subject(move |host| {
+        let (released, counted) = (released.clone(), counted.clone());
+        host.on(
+            EventName::SessionEnd,
+            Call::new(move |_| {
+                let (released, counted) = (released.clone(), counted.clone());
+                async move {
+                    if counted.fetch_add(1, Ordering::Relaxed) == 0 {
+                        released.notified().await;
+                    }
+                    Ok(())
+                }
+            }),
+        )
+    });
+    let host = builder.start().await;
+    let events = &host.host.core.events;
+    let ended = || Event::SessionEnd { session: "stage:/1".into(), reason: "disposed".into() };
+    let lines = || {
+        let lines = host.log.all().into_iter();
+        lines.filter(|line| line.starts_with("plugin subject:")).collect::<Vec<_>>()
+    };
+    events.raise(ended());
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(heard.load(Ordering::Relaxed), 1);
+    for _ in 0..MOST {
+        events.raise(ended());
+    }
+    assert_eq!(lines(), [""; 0]);
+    for _ in 0..3 {
+        events.raise(ended());
+    }
+    let blocked = "plugin subject: its session_end listener has not returned; 65536 events wait, and further ones are \
+                   dropped";
+    assert_eq!(lines(), [blocked]);
+    // An event that a caller waits for is not dropped.
+    let mut waiting = Box::pin(events.raise_and_wait(ended()));
+    assert!(waiting.as_mut().now_or_never().is_none());
+    release.notify_one();
+    waiting.await;
+    assert_eq!(heard.load(Ordering::Relaxed), 1 + MOST + 1);
+    let returned = "plugin subject: its session_end listener returned; 3 events were dropped";
+    assert_eq!(lines(), [blocked, returned]);
+    // There is room again.
+    events.raise(ended());
+    events.all_heard().await;
+    assert_eq!(heard.load(Ordering::Relaxed), 1 + MOST + 2);
+    assert_eq!(lines(), [blocked, returned]);
 }
 
 #[tokio::test(start_paused = true)]

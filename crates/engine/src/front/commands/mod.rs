@@ -1,5 +1,5 @@
-//! The handlers of client commands: a row for each names its lane and its handler. A command without a row does not
-//! compile.
+//! The handlers of client commands: a row for each contains its lane, what it is about ([`Subject`]) and its handler. A
+//! command without a row, or a row without one of them, does not compile.
 
 mod authenticate;
 mod chats;
@@ -9,6 +9,7 @@ mod handshake;
 mod pull_requests;
 mod resources;
 mod sessions;
+mod subject;
 mod subscribe;
 mod terminals;
 mod usage;
@@ -18,10 +19,9 @@ use std::sync::Arc;
 use ostler_protocol::commands::Command;
 use ostler_protocol::json;
 use ostler_protocol::uri::Channel;
-use ostler_protocol::wire::commands::ChatMoveDestination;
-use ostler_protocol::wire::state::TerminalClaim;
 use tracing::{Instrument, Span};
 
+use self::subject::Subject;
 use crate::core::responder::Responder;
 use crate::core::tasks;
 use crate::front::Front;
@@ -41,7 +41,8 @@ impl Requester {
     }
 }
 
-/// Runs the handler of a command in the lane its row names, once the sessions it is about are in memory (`order.rs`):
+/// Runs the handler of a command in the lane its row names, once the sessions that its subject loads are in memory
+/// (`order.rs`):
 ///
 /// - `inline`: immediately, in the order of the connection's messages. It cannot wait.
 /// - `session`: like `inline`, and a session's mailbox answers.
@@ -49,7 +50,7 @@ impl Requester {
 ///   concurrently.
 macro_rules! lanes {
     ($connection:ident, $by:ident, $prepared:ident, $responder:ident;
-        $($lane:ident $([$turn:ident])? $variant:ident($params:pat) => $handler:expr;)+) => {
+        $($lane:ident $([$turn:ident])? $variant:ident($params:pat) of $subject:expr => $handler:expr;)+) => {
         impl Connection {
             /// Serves a command.
             pub(super) fn handle(
@@ -66,18 +67,19 @@ macro_rules! lanes {
             }
         }
 
-        /// Returns whether a command is handled on a separate task.
-        pub(super) fn is_spawned(command: &Command) -> bool {
+        /// Returns what a command is about.
+        #[allow(unused_variables)]
+        pub(super) fn subject(command: &Command) -> Subject<'_> {
             match command {
-                $(Command::$variant(_) => lanes!(@is $lane),)+
+                $(Command::$variant($params) => lanes!(@subject $lane $subject),)+
             }
         }
     };
-    (@is spawned) => {
-        true
+    (@subject spawned $subject:expr) => {
+        $subject.on_a_separate_task()
     };
-    (@is $lane:ident) => {
-        false
+    (@subject $lane:ident $subject:expr) => {
+        $subject
     };
     (@inline $connection:ident, $by:ident, $handler:expr) => {
         at_once(move || $handler)
@@ -108,105 +110,127 @@ fn at_once(handler: impl FnOnce()) {
 }
 
 lanes! { connection, by, prepared, responder;
-    inline Ping(_) => responder.done();
-    inline Initialize(params) => connection.handle_initialize(params, responder);
-    inline Reconnect(params) => connection.handle_reconnect(params, prepared, responder);
-    inline Authenticate(params) => connection.handle_authenticate(params, responder);
-    session Subscribe(params) => connection.handle_subscribe(params, responder);
-    spawned [sessions] ListSessions(params) => {
+    inline Ping(_) of Subject::none() => responder.done();
+    inline Initialize(params) of Subject::entry(params.initial_subscriptions.iter().flatten()) =>
+        connection.handle_initialize(params, responder);
+    inline Reconnect(params) of Subject::entry(&params.subscriptions) =>
+        connection.handle_reconnect(params, prepared, responder);
+    inline Authenticate(params) of Subject::identity() => connection.handle_authenticate(params, responder);
+    session Subscribe(params) of Subject::session(&params.channel) =>
+        connection.handle_subscribe(params, responder);
+    spawned [sessions] ListSessions(params) of Subject::none() => {
         sessions::handle_list_sessions(by.front(), params, responder).await;
     };
-    session CreateSession(params) => connection.handle_create_session(params, prepared.unknown, responder);
-    session DisposeSession(params) => connection.handle_dispose_session(&params.channel, responder);
-    session FetchTurns(params) => connection.handle_fetch_turns(params, responder);
-    session CreateChat(params) => connection.handle_create_chat(params, responder);
-    session DisposeChat(params) => connection.handle_dispose_chat(params.channel, responder);
-    session MoveChat(params) => connection.handle_move_chat(params, responder);
-    spawned ResolveSessionConfig(params) => {
+    session CreateSession(params) of Subject::new_session(&params.channel) =>
+        connection.handle_create_session(params, prepared.unknown, responder);
+    session DisposeSession(params) of Subject::session(&params.channel) =>
+        connection.handle_dispose_session(&params.channel, responder);
+    session FetchTurns(params) of Subject::session(&params.channel) =>
+        connection.handle_fetch_turns(params, responder);
+    session CreateChat(params) of Subject::session(&params.channel).and(&params.chat) =>
+        connection.handle_create_chat(params, responder);
+    session DisposeChat(params) of Subject::session(&params.channel) =>
+        connection.handle_dispose_chat(params.channel, responder);
+    session MoveChat(params) of Subject::moved_chat(params) => connection.handle_move_chat(params, responder);
+    spawned ResolveSessionConfig(params) of Subject::none() => {
         responder.settle(by.front().sessions.resolve_settings(params).await);
     };
-    spawned [completions] SessionConfigCompletions(params) => {
+    spawned [completions] SessionConfigCompletions(params) of Subject::none() => {
         responder.settle(by.front().sessions.complete_setting(params).await);
     };
-    spawned [completions] Completions(params) => responder.ok(&by.front().complete(params).await);
-    spawned ListAutomationTriggerDefinitions(_) => {
+    spawned [completions] Completions(params) of Subject::channel(&params.channel) =>
+        responder.ok(&by.front().complete(params).await);
+    spawned ListAutomationTriggerDefinitions(_) of Subject::none() => {
         let listed = by.front().automations.trigger_definitions().await;
         responder.settle(listed.map(|items| json!({ "items": items })));
     };
-    spawned RunAutomation(params) => {
+    spawned RunAutomation(params) of Subject::none() => {
         let automations = &by.front().automations;
         let run = automations.run_automation(&params.automation, &params.request_id, &by.principal).await;
         responder.settle(run.map(|resource| json!({ "resource": resource })));
     };
-    spawned [usage] FetchAutomationRuns(params) => {
+    spawned [usage] FetchAutomationRuns(params) of Subject::none() => {
         let (automations, id) = (&by.front().automations, by.connection.id());
         let loaded = automations.fetch_runs(&params.automation, params.cursor, id).await;
         responder.settle(loaded.map(|()| json!({})));
     };
-    spawned [usage] RunsList(filter) => {
+    spawned [usage] RunsList(filter) of Subject::none() => {
         let listed = by.front().automations.list_runs(filter).await;
         responder.settle(listed.map(|list| json!(list)));
     };
-    spawned [reads] ResourceRead(params) => by.read_resource(params, responder).await;
-    spawned [lists] ResourceList(params) => by.list_resources(params, responder).await;
-    spawned [lists] ResourceResolve(params) => responder.settle(by.resolve_resource(params).await);
-    spawned [changes] ResourceWrite(params) => responder.settle(by.write_resource(params).await);
-    spawned [changes] ResourceMkdir(params) => responder.settle(by.make_directory(params).await);
-    spawned [changes] ResourceDelete(params) => responder.settle(by.delete_resource(params).await);
-    spawned [changes] ResourceMove(params) => responder.settle(by.move_resource(params).await);
-    spawned [changes] ResourceCopy(params) => responder.settle(by.copy_resource(params).await);
-    spawned ResourceRequest(params) => responder.settle(by.request_resource(params).await);
-    spawned CreateResourceWatch(params) => responder.settle(by.watch_resource(params).await);
-    spawned [usage] UsageTotals(params) => responder.settle(match by.reader_of_use() {
+    spawned [reads] ResourceRead(params) of Subject::resource(&params.uri) =>
+        by.read_resource(params, responder).await;
+    spawned [lists] ResourceList(params) of Subject::none() => by.list_resources(params, responder).await;
+    spawned [lists] ResourceResolve(params) of Subject::none() =>
+        responder.settle(by.resolve_resource(params).await);
+    spawned [changes] ResourceWrite(params) of Subject::none() =>
+        responder.settle(by.write_resource(params).await);
+    spawned [changes] ResourceMkdir(params) of Subject::none() =>
+        responder.settle(by.make_directory(params).await);
+    spawned [changes] ResourceDelete(params) of Subject::none() =>
+        responder.settle(by.delete_resource(params).await);
+    spawned [changes] ResourceMove(params) of Subject::none() =>
+        responder.settle(by.move_resource(params).await);
+    spawned [changes] ResourceCopy(params) of Subject::none() =>
+        responder.settle(by.copy_resource(params).await);
+    spawned ResourceRequest(params) of Subject::none() => responder.settle(by.request_resource(params).await);
+    spawned CreateResourceWatch(params) of Subject::none() =>
+        responder.settle(by.watch_resource(params).await);
+    spawned [usage] UsageTotals(params) of Subject::none() => responder.settle(match by.reader_of_use() {
         Ok(reader) => by.front().usage.usage_totals(params, reader.as_ref()).await,
         Err(refused) => Err(refused),
     });
-    spawned [usage] UsageRecords(params) => responder.settle(match by.reader_of_use() {
+    spawned [usage] UsageRecords(params) of Subject::none() => responder.settle(match by.reader_of_use() {
         Ok(reader) => by.front().usage.usage_records(params, reader.as_ref()).await,
         Err(refused) => Err(refused),
     });
-    spawned [usage] UsageGroups(params) => responder.settle(match by.reader_of_use() {
+    spawned [usage] UsageGroups(params) of Subject::none() => responder.settle(match by.reader_of_use() {
         Ok(reader) => by.front().usage.usage_groups(params, reader.as_ref()).await,
         Err(refused) => Err(refused),
     });
-    spawned PullRequestCreate(params) => {
+    spawned PullRequestCreate(params) of Subject::channel(&params.channel) => {
         responder.settle(by.connection.handle_pull_request(params).await);
     };
-    spawned DiagnosticsNetwork(_) => responder.settle(by.front().channels.network().await);
-    spawned UsersReload(_) => {
+    spawned DiagnosticsNetwork(_) of Subject::none() => responder.settle(by.front().channels.network().await);
+    spawned UsersReload(_) of Subject::none() => {
         if let Some(people) = by.front().access.gate.stored_people() {
             people.reread().await;
         }
         responder.settle(Ok(json!({})));
     };
-    spawned DiagnosticsFetch(params) => {
+    spawned DiagnosticsFetch(params) of Subject::none() => {
         responder.settle(by.front().channels.fetch(params.url).await);
     };
-    inline CreateTerminal(params) => connection.handle_create_terminal(params, responder);
-    inline DisposeTerminal(params) => connection.handle_dispose_terminal(params.channel, responder);
-    spawned DevContainersAvailable(_) => responder.settle(by.containers_available().await);
-    spawned DevContainersConnect(params) => responder.settle(by.connect_container(params).await);
-    inline DevContainersRelaySend(params) => connection.handle_relay_send(params, responder);
-    inline DevContainersDisconnect(params) => connection.handle_relay_end(params, responder);
-    spawned DevContainersStop(params) => by.end_container(params, false, responder).await;
-    spawned DevContainersRemove(params) => by.end_container(params, true, responder).await;
-    spawned DetachedWorktreeCreate(params) => {
+    inline CreateTerminal(params) of Subject::terminal(params) =>
+        connection.handle_create_terminal(params, responder);
+    inline DisposeTerminal(params) of Subject::channel(&params.channel) =>
+        connection.handle_dispose_terminal(params.channel, responder);
+    spawned DevContainersAvailable(_) of Subject::none() => responder.settle(by.containers_available().await);
+    spawned DevContainersConnect(params) of Subject::none() =>
+        responder.settle(by.connect_container(params).await);
+    inline DevContainersRelaySend(params) of Subject::none() =>
+        connection.handle_relay_send(params, responder);
+    inline DevContainersDisconnect(params) of Subject::none() =>
+        connection.handle_relay_end(params, responder);
+    spawned DevContainersStop(params) of Subject::none() => by.end_container(params, false, responder).await;
+    spawned DevContainersRemove(params) of Subject::none() => by.end_container(params, true, responder).await;
+    spawned DetachedWorktreeCreate(params) of Subject::channel(&params.session) => {
         responder.settle(by.front().workspace.create_detached(params).await);
     };
-    spawned DetachedWorktreeClaim(params) => {
+    spawned DetachedWorktreeClaim(params) of Subject::none() => {
         responder.settle(by.front().workspace.claim_detached(&params).await);
     };
-    spawned DetachedWorktreeSetArchived(params) => {
+    spawned DetachedWorktreeSetArchived(params) of Subject::none() => {
         responder.settle(by.front().workspace.archive_detached(params).await);
     };
-    spawned DetachedWorktreeDelete(params) => {
+    spawned DetachedWorktreeDelete(params) of Subject::none() => {
         responder.settle(by.front().workspace.delete_detached(&params).await);
     };
-    spawned DetachedWorktreesReconcile(params) => {
+    spawned DetachedWorktreesReconcile(params) of Subject::none() => {
         by.front().workspace.reconcile_detached(&params).await;
         responder.done();
     };
-    spawned InvokeChangesetOperation(params) => {
+    spawned InvokeChangesetOperation(params) of Subject::channel(&params.channel) => {
         responder.settle(by.connection.handle_changeset_operation(params).await);
     };
 }
@@ -215,98 +239,15 @@ impl Connection {
     /// Records the session or chat of a command in its span.
     fn record_channel(&self, command: &Command) {
         let span = Span::current();
-        let Some(channel) = channels_of(command).first().copied().filter(|_| !span.is_disabled()) else {
+        if span.is_disabled() {
             return;
-        };
+        }
+        let Some(&channel) = subject(command).loaded.first() else { return };
         let field = match self.front().sessions.channel(channel) {
             Channel::Session(_) => "session",
             Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => "chat",
             _ => return,
         };
         span.record(field, channel);
-    }
-}
-
-/// Returns the channels of a command, in whose order it is handled.
-pub(super) fn concerned(command: &Command) -> Vec<&str> {
-    match command {
-        Command::CreateSession(params) => vec![&params.channel],
-        Command::Completions(params) => vec![&params.channel],
-        Command::InvokeChangesetOperation(params) => vec![&params.channel],
-        Command::DetachedWorktreeCreate(params) => vec![&params.session],
-        Command::PullRequestCreate(params) => vec![&params.channel],
-        Command::ResourceRead(params) => vec![&params.uri],
-        Command::CreateTerminal(params) => {
-            let mut channels = channels_of(command);
-            channels.push(&params.channel);
-            channels
-        }
-        Command::DisposeTerminal(params) => vec![&params.channel],
-        command => channels_of(command),
-    }
-}
-
-/// Returns the sessions' channels of a command that is served from memory.
-pub(super) fn channels_of(command: &Command) -> Vec<&str> {
-    match command {
-        Command::Initialize(params) => {
-            params.initial_subscriptions.iter().flatten().map(String::as_str).collect()
-        }
-        Command::Reconnect(params) => params.subscriptions.iter().map(String::as_str).collect(),
-        Command::Subscribe(params) => vec![&params.channel],
-        Command::DisposeSession(params) => vec![&params.channel],
-        Command::FetchTurns(params) => vec![&params.channel],
-        Command::CreateChat(params) => vec![&params.channel, &params.chat],
-        Command::DisposeChat(params) => vec![&params.channel],
-        Command::MoveChat(params) => match &params.destination {
-            ChatMoveDestination::Session(to) => vec![&params.channel, &to.session],
-            _ => vec![&params.channel],
-        },
-        Command::CreateTerminal(params) => match &params.claim {
-            Some(TerminalClaim::Session(claim)) => vec![&claim.session],
-            _ => Vec::new(),
-        },
-        // Their handlers look up the session, or they concern none.
-        Command::Ping(_)
-        | Command::Authenticate(_)
-        | Command::ListSessions(_)
-        | Command::CreateSession(_)
-        | Command::Completions(_)
-        | Command::ResolveSessionConfig(_)
-        | Command::SessionConfigCompletions(_)
-        | Command::ResourceRead(_)
-        | Command::ResourceList(_)
-        | Command::ResourceResolve(_)
-        | Command::ResourceWrite(_)
-        | Command::ResourceMkdir(_)
-        | Command::ResourceDelete(_)
-        | Command::ResourceMove(_)
-        | Command::ResourceCopy(_)
-        | Command::ResourceRequest(_)
-        | Command::CreateResourceWatch(_)
-        | Command::DisposeTerminal(_)
-        | Command::DevContainersAvailable(_)
-        | Command::DevContainersConnect(_)
-        | Command::DevContainersRelaySend(_)
-        | Command::DevContainersDisconnect(_)
-        | Command::DevContainersStop(_)
-        | Command::DevContainersRemove(_)
-        | Command::DetachedWorktreeCreate(_)
-        | Command::DetachedWorktreeClaim(_)
-        | Command::DetachedWorktreeSetArchived(_)
-        | Command::DetachedWorktreeDelete(_)
-        | Command::DetachedWorktreesReconcile(_)
-        | Command::InvokeChangesetOperation(_)
-        | Command::ListAutomationTriggerDefinitions(_)
-        | Command::RunAutomation(_)
-        | Command::UsageTotals(_)
-        | Command::UsageRecords(_)
-        | Command::UsageGroups(_)
-        | Command::PullRequestCreate(_)
-        | Command::DiagnosticsNetwork(_)
-        | Command::DiagnosticsFetch(_)
-        | Command::UsersReload(_)
-        | Command::RunsList(_)
-        | Command::FetchAutomationRuns(_) => Vec::new(),
     }
 }

@@ -13,11 +13,12 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::gateway::{BOUNCES_MAX, Passed, Pending, TAKEN_OVER, Tries, subject};
+use super::gateway::{BOUNCES_MAX, Passed, Pending, TAKEN_OVER, Tries};
 use super::{Link, Relay, Route, moving, unreachable};
 use crate::core::outbox::Closed;
 use crate::core::responder::Responder;
 use crate::core::tasks;
+use crate::front::commands::subject;
 use crate::front::connection::Connection;
 use crate::front::order::Work;
 use crate::sessions::Collected;
@@ -100,7 +101,7 @@ impl Connection {
             Ok(command) => command,
             Err(error) => return responder.fail(error),
         };
-        let Some(channel) = subject(&command).map(str::to_owned) else { return };
+        let Some(channel) = subject(&command).served.map(str::to_owned) else { return };
         let route = match &command {
             Command::CreateSession(_) => relay.route_new(&channel).await,
             _ => relay.route(self.front(), &channel).await,

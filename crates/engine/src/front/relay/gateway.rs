@@ -8,7 +8,6 @@ use std::time::Duration;
 use ostler_contract::cluster::ClusterHost;
 use ostler_protocol::commands::{Command, DispatchAction, Notification};
 use ostler_protocol::message::{Params, encode};
-use ostler_protocol::wire::state::TerminalClaim;
 use ostler_protocol::{Id, JsonObject, Message, RpcError, Version, json};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -20,6 +19,7 @@ use super::{Link, Relay, Route, moving, unreachable};
 use crate::core::envelope::split_number;
 use crate::core::outbox::Outbox;
 use crate::core::responder::Responder;
+use crate::front::commands::subject;
 use crate::front::connection::Connection;
 use crate::users::principal::Principal;
 
@@ -156,29 +156,6 @@ impl Relayed {
     }
 }
 
-/// Returns the channel that determines which host serves a command, if it is about a session.
-pub(super) fn subject(command: &Command) -> Option<&str> {
-    Some(match command {
-        Command::Subscribe(params) => &params.channel,
-        Command::CreateSession(params) => &params.channel,
-        Command::DisposeSession(params) => &params.channel,
-        Command::FetchTurns(params) => &params.channel,
-        Command::CreateChat(params) => &params.channel,
-        Command::DisposeChat(params) => &params.channel,
-        Command::MoveChat(params) => &params.channel,
-        Command::Completions(params) => &params.channel,
-        Command::InvokeChangesetOperation(params) => &params.channel,
-        Command::DisposeTerminal(params) => &params.channel,
-        Command::DetachedWorktreeCreate(params) => &params.session,
-        Command::PullRequestCreate(params) => &params.channel,
-        Command::CreateTerminal(params) => match &params.claim {
-            Some(TerminalClaim::Session(claim)) => &claim.session,
-            _ => return None,
-        },
-        _ => return None,
-    })
-}
-
 impl Relay {
     /// Passes frames of another host on to connections.
     pub(super) fn deliver(self: &Arc<Self>, link: &Arc<Link>, to: &[u64], frame: &str) {
@@ -245,7 +222,8 @@ impl Connection {
             }
             return Some((command, responder));
         }
-        let Some(channel) = subject(&command) else { return Some((command, responder)) };
+        let served = subject(&command).served;
+        let Some(channel) = served else { return Some((command, responder)) };
         let route = match &command {
             Command::CreateSession(_) => relay.route_new(channel).await,
             _ => relay.route(self.front(), channel).await,
