@@ -105,7 +105,7 @@ impl Events {
             while let Some(Raised { event, done }) = receiver.recv().await {
                 let ended = if done.is_none() { backlog.lock().remove() } else { None };
                 if let Some(Dropped { count, listener }) = ended {
-                    log.line(format_args!("{listener} returned; {count} events were dropped"));
+                    log.info(format_args!("{listener} returned; {count} events were dropped"));
                 }
                 for (listener, context) in &listeners {
                     let Some(event) = event.as_ref().filter(|event| event.name() == listener.event) else {
@@ -159,7 +159,7 @@ impl Events {
             listener
         };
         if let Some(log) = self.log.get() {
-            log.line(format_args!(
+            log.warn(format_args!(
                 "{listener} has not returned; {MOST} events wait, and further ones are dropped"
             ));
         }
