@@ -15,7 +15,6 @@ pub(super) fn text_in(action: &StateAction) -> usize {
         StateAction::ChatPendingMessageSet(set) => text_in_message(&set.message),
         StateAction::ChatDraftChanged(changed) => changed.draft.as_ref().map_or(0, text_in_message),
         StateAction::ChatResponsePart(added) => text_in_part(&added.part),
-        StateAction::ChatToolCallDelta(delta) => delta.content.as_ref().map_or(0, String::len),
         StateAction::ChatToolCallReady(ready) => text_in_input(ready.tool_input.as_ref()),
         StateAction::ChatToolCallContentChanged(changed) => text_in_contents(&changed.content),
         StateAction::ChatToolCallComplete(complete) => {
