@@ -148,8 +148,10 @@ async fn compose_with(
         connector: || ostler_net::tls().map(Connector::Rustls).map_err(|error| error.to_string()),
     }));
     let sources = Sources::default();
-    let mut js =
-        JsOptions { http, ..javascript(&settings.javascript, Arc::new(move |line| plugin_lines.warn(line))) };
+    let mut js = JsOptions {
+        http,
+        ..javascript(&settings.javascript, Arc::new(move |line| log_of_plugin(&plugin_lines, &line)))
+    };
     js.listen = listen_rule(settings.plugin_listen.clone());
     if settings.watch_plugins {
         js.read = sources.sink();
@@ -426,6 +428,14 @@ async fn own(
         })
         .map_err(failed)?;
     Ok((host.seal(), kept))
+}
+
+/// Writes a line of a JavaScript plugin's console with its level.
+fn log_of_plugin(log: &Log, line: &ostler_js::Line) {
+    match line.level {
+        ostler_js::Level::Debug | ostler_js::Level::Info => log.info(line),
+        ostler_js::Level::Warn | ostler_js::Level::Error => log.warn(line),
+    }
 }
 
 #[cfg(test)]

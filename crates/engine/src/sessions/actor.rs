@@ -190,8 +190,8 @@ impl Actor {
                 });
                 let Some(posted) = next else { break };
                 let Some(posted) = self.held_back(posted) else { continue };
-                let Some(posted) = self.waits_for_prepared(posted) else { continue };
                 let Some(posted) = self.waits_for_annotations(posted) else { continue };
+                let Some(posted) = self.waits_for_prepared(posted) else { continue };
                 let Some(posted) = self.waits_for_room(posted) else { continue };
                 // A session that receives many messages yields the thread to other tasks from time to time.
                 tokio::task::consume_budget().await;
@@ -377,9 +377,12 @@ impl Actor {
                 }
             }
             ToSession::TakeChat { lent, after, answer } => {
-                let outcome = self.take_chat(*lent, after.as_deref()).await;
-                self.settle();
-                let _ = answer.send(outcome.map_err(Box::new));
+                let taken = lent.lock().take();
+                if let Some(lent) = taken {
+                    let outcome = self.take_chat(lent, after.as_deref()).await;
+                    self.settle();
+                    let _ = answer.send(outcome.map_err(Box::new));
+                }
             }
             ToSession::LoanEnded { uri, outcome, done } => {
                 self.loan_ended(uri, *outcome).await;

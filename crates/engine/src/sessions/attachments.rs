@@ -137,6 +137,9 @@ impl Sessions {
         ids.sort_unstable();
         ids.dedup();
         for id in ids {
+            if entry.is_gone() {
+                return false;
+            }
             let moved = match read.within(limit::STORE, (id.to_owned(),)).await {
                 Ok(Some(kept)) => set.within(limit::STORE, (entry.id.clone(), id.to_owned(), kept)).await,
                 // A message may refer to an attachment that no longer exists.

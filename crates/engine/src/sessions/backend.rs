@@ -28,7 +28,7 @@ use crate::core::tasks;
 #[derive(Debug)]
 pub(super) struct Backend {
     lane: Sender<Box<Tell>>,
-    /// The memory of its clients' calls that it has not answered, once there was one.
+    /// The limit of its clients' calls that it has not answered, once there was one.
     room: Option<Budget>,
 }
 
@@ -36,6 +36,13 @@ pub(super) struct Backend {
 const UNANSWERED: usize = 16 * 1024 * 1024;
 /// What a call occupies apart from its text, in bytes.
 const CALL: usize = 4 * 1024;
+
+/// The memory of a call that a backend has not answered.
+#[derive(Debug)]
+pub(super) struct CallRoom {
+    _own: Charge,
+    _all: Arc<Charge>,
+}
 
 /// A message to a backend.
 #[derive(Debug)]
@@ -75,7 +82,7 @@ pub(super) enum Tell {
         text: String,
         attachments: Option<Vec<MessageAttachment>>,
         taken: oneshot::Sender<bool>,
-        room: Charge,
+        room: CallRoom,
     },
     Confirm {
         call: String,
@@ -93,7 +100,7 @@ pub(super) enum Tell {
         request: String,
         question: String,
         answer: Option<ChatInputAnswer>,
-        room: Charge,
+        room: CallRoom,
     },
     SetTools(Vec<BoundTool>),
     SetClientPlugins {
@@ -152,10 +159,24 @@ impl Backend {
         let _ = self.lane.send(Box::new(tell));
     }
 
-    /// Charges the memory of a client's call, which may be repeated while the backend answers none. `None` if too much
-    /// waits for the backend or the host has no memory for it.
-    pub fn room_for(&mut self, memory: &Budget, bytes: usize) -> Option<Charge> {
-        self.room.get_or_insert_with(|| memory.part(UNANSWERED)).try_take(CALL + bytes)
+    /// Charges the memory of a call that may be repeated while the backend answers none: to the limit of the backend, and
+    /// to that of all sessions, unless `charged` does already.
+    ///
+    /// # Errors
+    /// Too much waits for the backend, or the host has no memory for it.
+    pub fn room_for(
+        &mut self,
+        memory: &Budget,
+        bytes: usize,
+        charged: Option<Arc<Charge>>,
+    ) -> Result<CallRoom, String> {
+        let own = self.room.get_or_insert_with(|| Budget::new(UNANSWERED)).try_take(CALL + bytes);
+        let own = own.ok_or_else(|| {
+            "the agent has not answered earlier messages, and too many wait for it; cancel the turn, or try again later"
+        })?;
+        let all = charged.or_else(|| memory.try_take(CALL + bytes).map(Arc::new));
+        let all = all.ok_or("the host has no memory for this message; try again later")?;
+        Ok(CallRoom { _own: own, _all: all })
     }
 
     /// Returns a weak sender for cancellations; it does not keep the backend alive.
@@ -259,8 +280,6 @@ struct Lane {
     asks_again: bool,
     /// Work that must finish before the messages in `held` start.
     before: Option<Pending<()>>,
-    /// The trace span of the running turn, which the calls of the backend are part of.
-    turn: Span,
     #[expect(clippy::vec_box, reason = "they arrive boxed and are forwarded as they arrived")]
     held: Vec<Box<Tell>>,
 }
@@ -275,7 +294,6 @@ async fn serve(session: Box<AgentSession>, chat: u64, mut receiver: Receiver<Box
         asks_id: false,
         asks_again: false,
         before: None,
-        turn: Span::none(),
         held: Vec::new(),
     };
     lane.ask_id();
@@ -342,15 +360,16 @@ impl Lane {
                     self.before = Some(before);
                 }
             }
-            Tell::TurnEnded => {
-                self.ask_id();
-                self.turn = Span::none();
-            }
+            Tell::TurnEnded => self.ask_id(),
             tell => {
-                if let Tell::Begin { span, .. } | Tell::Ran { span, .. } | Tell::Resume { span, .. } = &tell {
-                    self.turn = span.clone();
-                }
-                let call = self.turn.in_scope(|| begin(&self.session, tell));
+                // Other calls may be answered long after the turn, which ends in the trace only with all of its calls.
+                let turn = match &tell {
+                    Tell::Begin { span, .. } | Tell::Ran { span, .. } | Tell::Resume { span, .. } => {
+                        span.clone()
+                    }
+                    _ => Span::none(),
+                };
+                let call = turn.in_scope(|| begin(&self.session, tell));
                 self.start(call);
             }
         }

@@ -74,8 +74,7 @@ impl Actor {
                 let answer = changed.answer.clone();
                 let room = match &mut self.chats[at].backend {
                     Some(backend) => {
-                        let room = backend.room_for(&self.sessions.memory, dispatch.length);
-                        Some(room.ok_or_else(too_much_unanswered)?)
+                        Some(backend.room_for(&self.sessions.memory, dispatch.length, dispatch.charge())?)
                     }
                     None => None,
                 };
@@ -251,8 +250,8 @@ impl Actor {
                 return refuse(NO_TURN_TO_STEER);
             };
             // The client may set and remove messages while the backend takes none.
-            let room = backend.room_for(&self.sessions.memory, text_in_message(&set.message));
-            let room = room.ok_or_else(too_much_unanswered)?;
+            let bytes = text_in_message(&set.message);
+            let room = backend.room_for(&self.sessions.memory, bytes, dispatch.charge())?;
             let (taken, wait) = oneshot::channel();
             self.entry.client_resources.remember(set.message.attachments.as_ref());
             backend.tell(Tell::Steer {
@@ -263,7 +262,6 @@ impl Actor {
                 room,
             });
             let id = set.id.clone();
-            self.chats[at].steering.retain(|held| held.id != id);
             self.chats[at].steering.push(PendingMessage { id: id.clone(), message: set.message.clone() });
             self.apply_chat(at, StateAction::ChatPendingMessageSet(set), origin);
             self.flush_out();
@@ -504,8 +502,4 @@ impl Actor {
             worker.lead = Some(new);
         }
     }
-}
-
-fn too_much_unanswered() -> String {
-    "the agent has not answered earlier messages, and too many wait for it; cancel the turn, or try again later".to_owned()
 }

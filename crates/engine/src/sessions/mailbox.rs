@@ -83,10 +83,15 @@ pub struct Dispatch {
     /// The memory charged for a long action until it is handled.
     pub charge: Option<Charge>,
     /// The memory charged in the session's state for the action, or why there is none, once the wait for it has ended.
-    pub room: Option<Result<Charge, String>>,
+    pub room: Option<Result<Arc<Charge>, String>>,
 }
 
 impl Dispatch {
+    /// Returns the memory that is charged for the action's text, if it is long.
+    pub(super) fn charge(&self) -> Option<Arc<Charge>> {
+        self.room.as_ref().and_then(|room| room.as_ref().ok().cloned())
+    }
+
     /// Sends a rejection without the text of the message, because there is no memory for that.
     pub(super) fn refuse(&self, why: &str, seq: u64) {
         let mut action = json!({ "type": self.row.name });
@@ -386,8 +391,8 @@ pub enum ToSession {
     },
     /// Adds a chat that comes from another session.
     TakeChat {
-        /// The chat.
-        lent: Box<Lent>,
+        /// The chat, until the session takes it. A session that ends before that leaves it to the sender.
+        lent: Arc<Mutex<Option<Lent>>>,
         /// The chat that precedes it; `None` to place it at the front.
         after: Option<String>,
         /// The receiver of the outcome; a failure returns the chat.

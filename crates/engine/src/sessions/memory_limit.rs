@@ -208,7 +208,7 @@ impl Actor {
                 Needs::State { bytes, .. } => {
                     let room = sessions.room_for_state(bytes).await;
                     if let ToSession::Dispatch(dispatch) = &mut posted.message {
-                        dispatch.room = Some(room);
+                        dispatch.room = Some(room.map(Arc::new));
                     }
                     true
                 }
@@ -249,7 +249,7 @@ impl Actor {
                 let bytes = dispatch.length;
                 match self.sessions.memory.try_take(bytes) {
                     Some(charge) => {
-                        dispatch.room = Some(Ok(charge));
+                        dispatch.room = Some(Ok(Arc::new(charge)));
                         None
                     }
                     None => Some(Needs::State { bytes, connection: dispatch.connection.id }),
@@ -270,7 +270,7 @@ impl Actor {
     /// Schedules the messages that waited for a message.
     pub(super) fn no_longer_waits(&mut self, number: u64) {
         let at = self.preparing.iter().position(|preparing| preparing.number == number);
-        let waiting = at.map(|at| self.preparing.swap_remove(at).waiting).unwrap_or_default();
+        let waiting = at.map(|at| self.preparing.remove(at).waiting).unwrap_or_default();
         for posted in waiting.into_iter().rev() {
             self.again.push_front(posted);
         }

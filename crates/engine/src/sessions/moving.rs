@@ -12,6 +12,7 @@ use ostler_protocol::wire::actions::{
     ChatMovableChangedAction, SessionChatAddedAction, SessionChatRemovedAction, SessionChatsReorderedAction,
     StateAction,
 };
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::actor::Actor;
@@ -352,11 +353,15 @@ impl Sessions {
             return Err((RpcError::internal(NOT_MOVED), lent));
         }
         let (answer, wait) = oneshot::channel();
-        self.tell(&taker, ToSession::TakeChat { lent: Box::new(lent), after, answer });
+        let lent = Arc::new(Mutex::new(Some(lent)));
+        self.tell(&taker, ToSession::TakeChat { lent: lent.clone(), after, answer });
         match wait.await {
             Ok(Ok(())) => Ok(taker),
             Ok(Err(refused)) => Err(*refused),
-            Err(_) => Err((nothing_at(&taker.uri), Lent { chats: Vec::new() })),
+            Err(_) => {
+                let left = lent.lock().take().unwrap_or_else(|| Lent { chats: Vec::new() });
+                Err((nothing_at(&taker.uri), left))
+            }
         }
     }
 

@@ -67,8 +67,8 @@ impl Actor {
         self.sign(&mut message, request.sender.as_deref());
         let running = self.chats[at].running().is_some();
         let backend = self.chats[at].backend.as_mut().filter(|_| running);
-        let room =
-            backend.and_then(|backend| backend.room_for(&self.sessions.memory, text_in_message(&message)));
+        let bytes = text_in_message(&message);
+        let room = backend.and_then(|backend| backend.room_for(&self.sessions.memory, bytes, None).ok());
         let (Some(backend), Some(room)) = (&self.chats[at].backend, room) else {
             let _ = answer.send(false);
             return;

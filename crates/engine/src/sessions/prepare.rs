@@ -159,7 +159,8 @@ impl Actor {
         outcome: Result<Box<StateAction>, String>,
     ) {
         let at = self.preparing.iter().position(|preparing| preparing.number == number);
-        let waiting = at.map(|at| self.preparing.swap_remove(at).waiting).unwrap_or_default();
+        // In order: a message that waited for one of them may have to wait for another one next.
+        let waiting = at.map(|at| self.preparing.remove(at).waiting).unwrap_or_default();
         let outcome = match outcome {
             Ok(action) => self.perform_action(*action, &dispatch).await,
             Err(why) => Err(why),
@@ -172,18 +173,33 @@ impl Actor {
         }
     }
 
-    /// Holds a client's message back if an action of the same client is being prepared; returns any other message.
+    /// Holds a client's message back if an action of the same client is being prepared; returns any other message. A new
+    /// chat also waits for the directories that it is to work in.
     pub(super) fn waits_for_prepared(&mut self, posted: Box<Posted>) -> Option<Box<Posted>> {
         if self.preparing.is_empty() {
             return Some(posted);
         }
         let message = &posted.message;
+        if matches!(message, ToSession::OpenChat { .. }) {
+            return match self.preparing.iter_mut().find(|preparing| preparing.is_for_all_chats) {
+                Some(preparing) => {
+                    preparing.waiting.push(posted);
+                    None
+                }
+                None => Some(posted),
+            };
+        }
         let Some(connection) = message.dispatched_by() else { return Some(posted) };
         let chat = message.place().and_then(|place| self.chat_at(place)).map(|at| self.chats[at].number);
         let cancels = message.is_cancellation();
+        // A cancellation waits only behind the turn that it cancels.
+        let has_turn = |preparing: &Preparing| {
+            preparing.waiting.iter().any(|posted| posted.message.place() == message.place())
+        };
         let of = |preparing: &&mut Preparing| {
             let is_of_chat = preparing.chat == chat && !(preparing.is_question && cancels);
-            preparing.connection == connection && (is_of_chat || preparing.is_for_all_chats && !cancels)
+            let is_for_all = preparing.is_for_all_chats && (!cancels || has_turn(preparing));
+            preparing.connection == connection && (is_of_chat || is_for_all)
         };
         match self.preparing.iter_mut().find(of) {
             Some(preparing) => {

@@ -147,15 +147,19 @@ async fn a_directory_that_cannot_be_looked_at_holds_up_only_what_its_client_says
     client.dispatch(SESSION, 1, json!({ "type": "session/workingDirectorySet", "directory": B })).await;
     let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
     client.dispatch(CHAT, 2, turn).await;
+    client.dispatch(CHAT, 3, json!({ "type": "chat/turnCancelled", "turnId": "t" })).await;
     other.dispatch(SESSION, 1, json!({ "type": "session/titleChanged", "title": "Plan" })).await;
     let seen = other.actions_until("session/titleChanged").await;
     assert_eq!(seen.len(), 1, "neither the directory nor the turn: {seen:#?}");
     // A look at a directory is more than one look at its path.
     (0..8).for_each(|_| looked.send(()).unwrap());
-    let seen = client.actions_until("chat/turnStarted").await;
+    let mut seen = client.actions_until("chat/turnStarted").await;
+    seen.extend(client.actions_until("chat/turnCancelled").await);
     let own = seen.iter().filter(|seen| seen["origin"]["clientId"] == "c");
     let own: Vec<_> = own.map(|seen| (&seen["action"]["type"], seen.get("rejectionReason"))).collect();
-    assert_eq!(own, [(&json!("session/workingDirectorySet"), None), (&json!("chat/turnStarted"), None)]);
+    let names =
+        ["session/workingDirectorySet", "chat/turnStarted", "chat/turnCancelled"].map(|name| json!(name));
+    assert_eq!(own, names.iter().map(|name| (name, None)).collect::<Vec<_>>());
     let start = stage.start(stage.started() - 1);
     assert_eq!(start.additional, Some(vec!["/srv/b".to_owned()]));
 }
