@@ -171,11 +171,44 @@ fn referred(chat: &Chat) -> impl Iterator<Item = &str> {
     )
 }
 
-/// Returns the id of an attachment: a hash of its content type and bytes.
+/// Returns the id of an attachment: a hash of its content type and bytes, and its size, so that memory can be reserved
+/// before the content is read.
 fn id_of(content_type: &str, bytes: &[u8]) -> String {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     context.update(content_type.as_bytes());
     context.update(&[0]);
     context.update(bytes);
-    hex::encode(context.finish())
+    format!("{}-{}", hex::encode(context.finish()), bytes.len())
+}
+
+/// Returns the size in an attachment's id, in bytes; `None` for an id of an earlier version, which has none.
+pub(crate) fn size_of_attachment(id: &str) -> Option<usize> {
+    id.rsplit_once('-')?.1.parse().ok()
+}
+
+/// Returns the number of bytes in a base64 text, without decoding it.
+pub(crate) fn decoded_length(base64: &str) -> usize {
+    base64.trim_end_matches('=').len() * 3 / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_an_attachment_contains_its_size() {
+        let id = id_of("image/png", &[7; 5000]);
+        assert_eq!(size_of_attachment(&id), Some(5000));
+        assert_eq!(id_of("image/png", &[7; 5000]), id);
+        assert_ne!(id_of("image/gif", &[7; 5000]), id);
+        let (hash, _) = id.split_once('-').unwrap();
+        assert_eq!((hash.len(), size_of_attachment(hash)), (64, None));
+    }
+
+    #[test]
+    fn the_length_of_base64_is_known_without_its_content() {
+        for length in 0..10 {
+            assert_eq!(decoded_length(&STANDARD.encode(vec![1; length])), length);
+        }
+    }
 }
