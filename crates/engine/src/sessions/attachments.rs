@@ -1,8 +1,8 @@
 //! Attachments of messages. Large ones are stored with their session, once for any number of uses, and messages refer
 //! to them by URI.
 
-use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeError, Engine as _};
 use ostler_contract::points::{KeptAttachment, ResourceContent, SessionStore};
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::commands::ContentEncoding;
@@ -11,6 +11,7 @@ use ostler_protocol::{RpcError, uri};
 
 use super::actor::Actor;
 use super::chat::Chat;
+use crate::core::long_work::long_work;
 use crate::sessions::Sessions;
 
 /// Maximum size of an attachment that stays in its message, in bytes.
@@ -96,13 +97,16 @@ impl Sessions {
             if inline.data.len() <= INLINE_MAX {
                 continue;
             }
-            let bytes = STANDARD
-                .decode(&inline.data)
-                .map_err(|error| format!("the attachment {} is not base64: {error}", inline.label))?;
-            if bytes.len() <= INLINE_MAX {
+            let (size, id) = long_work(inline.data.len(), || {
+                let bytes = STANDARD.decode(&inline.data)?;
+                Ok((bytes.len(), id_of(&inline.content_type, &bytes)))
+            })
+            .map_err(|error: DecodeError| {
+                format!("the attachment {} is not base64: {error}", inline.label)
+            })?;
+            if size <= INLINE_MAX {
                 continue;
             }
-            let id = id_of(&inline.content_type, &bytes);
             let kept = KeptAttachment {
                 content_type: inline.content_type.clone(),
                 data: std::mem::take(&mut inline.data),
@@ -117,7 +121,7 @@ impl Sessions {
                 display_kind: inline.display_kind.clone(),
                 meta: inline.meta.clone(),
                 uri: uri::attachment(&id),
-                size_hint: i64::try_from(bytes.len()).ok(),
+                size_hint: i64::try_from(size).ok(),
                 content_type: Some(inline.content_type.clone()),
                 nonce: None,
                 selection: inline.selection.clone(),
