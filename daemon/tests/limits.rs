@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::future::join_all;
 use ostler_testkit::attacks::{
-    self, ASKERS, ASKS, COLLECT, COLLECTS, Kind, LARGE, LONG, LONGEST, READS, asking, long_uri, prompt,
+    self, ASKERS, ASKS, ATTACHED, COLLECT, COLLECTS, Kind, LARGE, LONG, LONGEST, PUBLISHED, PUBLISHED_TO,
+    PUBLISHED_URI, READS, asking, long_uri, prompt,
 };
 use serde_json::{Value, json};
 use support::attack::{Attack, LASTS, MIB, attack, block_on, greedy, write_on};
@@ -62,6 +63,81 @@ fn reads_pipelined_by_a_peer_that_reads_nothing() {
         let read =
             client.request("resourceRead", json!({ "channel": "ahp-root://", "uri": uri })).await.unwrap();
         assert_eq!(read["data"].as_str().unwrap().len(), LARGE);
+    });
+}
+
+#[test]
+fn reads_of_an_attachment_by_peers_that_read_nothing() {
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    let daemon = folder.start();
+    let uri = block_on(async {
+        let mut client = daemon.initialized("writer").await;
+        let chat = chat(&mut client, 0).await;
+        client.dispatch(&chat, 1, attacks::attaching()).await;
+        let started = client.actions_until("chat/turnStarted").await.pop().unwrap();
+        client.actions_until("chat/turnComplete").await;
+        started["action"]["message"]["attachments"][0]["uri"].as_str().unwrap().to_owned()
+    });
+    daemon.stop();
+    let read = attacks::reading(&uri);
+    let daemon = attack(Kind::Attachments, Attack::PLAIN, &folder, async |daemon| {
+        let mut streams = Vec::new();
+        for client in 0..ASKERS {
+            let mut stream = greedy(daemon).await;
+            let asks = asking(client, None, "resourceRead", &read, ASKS);
+            let _ = tokio::time::timeout(Duration::from_millis(100), stream.write_all(&asks)).await;
+            streams.push(stream);
+        }
+        tokio::time::sleep(LASTS).await;
+    });
+    block_on(async {
+        // One that reads has what it asks for.
+        let mut client = daemon.initialized("reader").await;
+        let facts = client.request("resourceResolve", read.clone()).await.unwrap();
+        assert_eq!(facts["size"], ATTACHED / 3 * 3);
+        let content = client.request("resourceRead", read).await.unwrap();
+        assert_eq!(content["data"].as_str().unwrap().len(), ATTACHED / 3 * 4);
+    });
+}
+
+#[test]
+fn reads_of_what_a_client_publishes_by_peers_that_read_nothing() {
+    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
+    let read = attacks::reading(PUBLISHED_URI);
+    let publish = async |publisher: &mut Client| {
+        while let Some(asked) = publisher.next_frame().await {
+            assert_eq!(asked["method"], "resourceRead");
+            if !publisher.try_send(&attacks::published(&asked["id"])).await {
+                return;
+            }
+        }
+    };
+    let daemon = attack(Kind::Published, Attack::PLAIN, &folder, async |daemon| {
+        let mut publisher = daemon.initialized("publisher").await;
+        let reading = async {
+            let mut streams = Vec::new();
+            for client in 0..PUBLISHED_TO {
+                let mut stream = greedy(daemon).await;
+                let asks = asking(client, None, "resourceRead", &read, ASKS);
+                let _ = tokio::time::timeout(Duration::from_millis(100), stream.write_all(&asks)).await;
+                streams.push(stream);
+            }
+            tokio::time::sleep(2 * LASTS).await;
+        };
+        tokio::select! {
+            () = publish(&mut publisher) => panic!("the publisher is disconnected"),
+            () = reading => {}
+        }
+    });
+    block_on(async {
+        // One that reads has what it asks for.
+        let mut publisher = daemon.initialized("publisher").await;
+        let mut client = daemon.initialized("reader").await;
+        let content = tokio::select! {
+            () = publish(&mut publisher) => panic!("the publisher is disconnected"),
+            content = client.request("resourceRead", read.clone()) => content.unwrap(),
+        };
+        assert_eq!(content["data"].as_str().unwrap().len(), PUBLISHED);
     });
 }
 

@@ -119,7 +119,14 @@ impl Bodies {
         let text = self.read(body, limit).await?;
         let mut charge = self.admitted.take_anyway(0);
         if text.len() > FREE {
-            let values = count_values(&text);
+            let values = match text.len() {
+                ..=LONG => count_values(&text),
+                _ => {
+                    let text = text.clone();
+                    let counted = tokio::task::spawn_blocking(move || count_values(&text)).await;
+                    counted.map_err(|_| BodyError::NoMemory)?
+                }
+            };
             let most = self.admitted.largest() / VALUE;
             if values > most {
                 return Err(BodyError::TooManyValues { values, most }.into());
@@ -475,6 +482,11 @@ mod tests {
         assert_eq!(bodies.read_json(Body::Empty, MIB).await.unwrap().value, None);
         let long = format!("[{}1]", " ".repeat(LONG));
         assert_eq!(bodies.read_json(long.into(), MIB).await.unwrap().value, Some(serde_json::json!([1])));
+        let read = bodies.read_json(format!("[{}1]", "1,     ".repeat(45_000)).into(), MIB);
+        tokio::pin!(read);
+        assert!(futures::poll!(&mut read).is_pending());
+        assert!(budget.used() < MIB, "the values of a long text are counted on another thread");
+        assert_eq!(read.await.unwrap().charge.bytes(), 45_002 * VALUE);
         let many = bodies.read_json(format!("[{}1]", "1,".repeat(100_000)).into(), MIB).await.unwrap_err();
         assert_eq!(many.to_string(), "the body holds 100002 JSON values; at most 49152 are taken");
         assert!(matches!(bodies.read_json("{".into(), MIB).await, Err(JsonBodyError::Json(_))));

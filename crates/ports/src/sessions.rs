@@ -345,15 +345,11 @@ impl SqliteSessions {
     }
 
     fn set_attachment(&self, (id, attachment, kept): (String, String, KeptAttachment)) -> Pending<()> {
-        let bytes = match STANDARD.decode(&kept.data) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                return ready(Err(Thrown::new(format_args!(
-                    "attachment {attachment} is not base64: {error}"
-                ))));
-            }
-        };
+        // Decoded by the writing thread: a long one would delay the tasks of this thread.
         self.db.write(move |db| {
+            let bytes = STANDARD.decode(&kept.data).map_err(|error| {
+                Thrown::new(format_args!("attachment {attachment} is not base64: {error}"))
+            })?;
             db.prepare_cached(
                 "INSERT OR IGNORE INTO attachments (session, id, content_type, content) VALUES (?1, ?2, ?3, ?4)",
             )?

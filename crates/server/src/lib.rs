@@ -23,7 +23,7 @@ pub use guard::{HostNames, Token, bearer_of, names_a_host};
 pub use links::WebSocketLinks;
 pub use listener::{HangUp, Listener, Server};
 pub use mount::{Guard, Handler, Mount};
-pub use reply::{Reply, refuse};
+pub use reply::{Reply, TooLong, charged, refuse};
 pub use routes::{no_plugin_routes, plugin_routes};
 pub use sign_ins::{LIFETIME as SIGN_IN_LIFETIME, SignIns};
 pub use stdio::serve_stdio;

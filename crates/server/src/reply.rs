@@ -1,7 +1,8 @@
 //! Rejections of requests, in one form: `{ "message": … }`.
 
-use ostler_contract::http::{self, BodyError, HeaderValue, Response, StatusCode, header};
-use ostler_contract::tools_endpoint;
+use ostler_contract::budget::SMALL;
+use ostler_contract::http::{self, Body, BodyError, HeaderValue, Response, StatusCode, header};
+use ostler_contract::{Bodies, tools_endpoint};
 
 /// A rejection with its status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -100,4 +101,22 @@ pub fn refuse(reply: &Reply) -> Response {
     };
     response.headers_mut().insert(name, HeaderValue::from_static(value));
     response
+}
+
+/// The number of bytes of a response for which there is no memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong(pub usize);
+
+/// Charges the body of a long response until it is sent.
+///
+/// # Errors
+/// There is no memory for it.
+pub async fn charged(bodies: &Bodies, mut response: Response) -> Result<Response, TooLong> {
+    if let Body::Full(bytes) = response.body_mut()
+        && bytes.len() > SMALL
+    {
+        let charge = bodies.charge(bytes.len()).await.map_err(|_| TooLong(bytes.len()))?;
+        *bytes = charge.around(std::mem::take(bytes));
+    }
+    Ok(response)
 }

@@ -31,6 +31,10 @@ macro_rules! kinds {
 kinds! {
     /// Many reads of a large file by peers that do not receive the answers.
     Reads "3,000 reads of 30 MiB by peers that read nothing",
+    /// Many reads of a long attachment by peers that do not receive the answers.
+    Attachments "9,000 reads of an attachment of 22 MiB by peers that read nothing",
+    /// Many reads of a long resource of a client by peers that do not receive the answers.
+    Published "4,500 reads of 15 MiB of a client by peers that read nothing",
     /// Pings of a peer that does not receive the answers.
     Pings "pings of a peer that reads nothing",
     /// Messages of many JSON values, and messages whose last byte is never sent.
@@ -69,6 +73,14 @@ pub const ASKS: usize = 300;
 pub const ASKERS: usize = 30;
 /// Size of the file that is read, in bytes.
 pub const LARGE: usize = 30 << 20;
+/// Size of an attachment, in bytes: with its base64, nearly the longest message.
+pub const ATTACHED: usize = 22 << 20;
+/// Size of the content that a client publishes, in bytes: nearly the longest that is read.
+pub const PUBLISHED: usize = 15 << 20;
+/// How many peers read it: the host has few requests at a time for its client.
+pub const PUBLISHED_TO: usize = 15;
+/// The URI of the content that the client `publisher` publishes.
+pub const PUBLISHED_URI: &str = "memory://publisher/long";
 /// Size of a body that never ends, in bytes.
 pub const BODY: usize = 24 << 20;
 /// Number of values in a message of many values.
@@ -183,6 +195,26 @@ fn said(text: &str) -> Value {
 /// Returns the action that sends a message to a chat.
 pub fn prompt(text: &str) -> Value {
     json!({ "type": "chat/turnStarted", "turnId": "t", "message": said(text) })
+}
+
+/// Returns the action that sends a message with a long attachment to a chat, of bytes that are zero.
+pub fn attaching() -> Value {
+    let mut started = prompt("look");
+    let data = "A".repeat(ATTACHED / 3 * 4);
+    started["message"]["attachments"] =
+        json!([{ "type": "embeddedResource", "label": "a.png", "contentType": "image/png", "data": data }]);
+    started
+}
+
+/// Returns the params that read a resource.
+pub fn reading(uri: &str) -> Value {
+    json!({ "channel": "ahp-root://", "uri": uri })
+}
+
+/// Returns the answer of a client to a read with this id.
+pub fn published(id: &Value) -> String {
+    let data = "x".repeat(PUBLISHED);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"data":"{data}","encoding":"utf-8"}}}}"#)
 }
 
 /// Returns the action that queues a message in a chat.

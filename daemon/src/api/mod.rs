@@ -27,12 +27,12 @@ mod webhooks;
 use std::sync::Arc;
 
 use ostler_contract::bodies::{JsonBody, JsonBodyError};
-use ostler_contract::http::{self, Body, BodyError, Request, Response, StatusCode, header};
+use ostler_contract::http::{self, BodyError, Request, Response, StatusCode, header};
 use ostler_contract::{Charge, JsonObject, Value};
 use ostler_engine::Principal;
 use ostler_protocol::RpcError;
 use ostler_protocol::surrogates::what_it_is;
-use ostler_server::{Guard, HangUp, HostNames, Mount, Reply, Token, refuse};
+use ostler_server::{Guard, HangUp, HostNames, Mount, Reply, Token, charged, refuse};
 
 use self::rows::Ask;
 use self::sign_in::Page;
@@ -45,8 +45,6 @@ use crate::plugins::Row;
 
 /// The largest body that is read.
 const BODY_LIMIT: usize = 1024 * 1024;
-/// The memory of a longer answer is charged until the answer is sent.
-const LONG_ANSWER: usize = 64 * 1024;
 
 /// Why a request is not served.
 #[derive(Debug)]
@@ -144,26 +142,12 @@ async fn answer_to(control: &Arc<Control>, request: Request, page: &Page) -> Res
                         .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(media));
                     response
                 }
-                (_, value) => charged(control, http::json(StatusCode::OK, &value)).await,
+                (_, value) => charged(&control.host.core.bodies, http::json(StatusCode::OK, &value))
+                    .await
+                    .unwrap_or_else(|_| refuse(&Reply::NoMemory)),
             }
         }
         Err(refused) => refusal(&path, &refused, control),
-    }
-}
-
-/// A response whose body is charged until it is sent, if it is long.
-async fn charged(control: &Control, mut response: Response) -> Response {
-    let Body::Full(bytes) = response.body_mut() else { return response };
-    if bytes.len() <= LONG_ANSWER {
-        return response;
-    }
-    match control.host.core.bodies.charge(bytes.len()).await {
-        Ok(charge) => {
-            let bytes = std::mem::take(bytes);
-            *response.body_mut() = Body::Full(charge.around(bytes));
-            response
-        }
-        Err(_) => refuse(&Reply::NoMemory),
     }
 }
 

@@ -10,7 +10,7 @@ use ostler_contract::points::{
     Agent, AgentSession, ChatAbilities, Emit, Start, Tool, ToolContext, ToolEffects, ToolSpec, ToolsChanged,
     ToolsServer, ToolsServerOptions,
 };
-use ostler_contract::{Call, Frozen, JsonObject, Options, PluginHost, Thrown, Value, json};
+use ostler_contract::{Bodies, Budget, Call, Frozen, JsonObject, Options, PluginHost, Thrown, Value, json};
 use ostler_server::{Listener, Server, ToolServers};
 use ostler_testkit::{MemoryHost, RawClient};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -30,6 +30,7 @@ both! { PLUGIN:
     a_backend_that_asked_is_told_of_changes,
     a_backend_that_did_not_ask_lists_again,
     an_endpoint_lasts_as_long_as_its_session,
+    a_long_response_is_charged_until_it_is_read,
 }
 
 /// A backend's running half.
@@ -174,6 +175,10 @@ struct Served {
 
 impl Served {
     async fn start(side: Side) -> Self {
+        Self::start_with(side, Bodies::default()).await
+    }
+
+    async fn start_with(side: Side, bodies: Bodies) -> Self {
         let host = side.host().start().await;
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.address().to_string();
@@ -181,9 +186,7 @@ impl Served {
         let servers = ToolServers::new(move || Some(origin.clone()), "ostler", "1.2.3");
         host.host.sessions.set_tools_server(servers.opener());
         let (stop, stopped) = watch::channel(false);
-        tokio::spawn(
-            Server::new(vec![servers.mount(ostler_contract::Bodies::default())]).serve(listener, stopped),
-        );
+        tokio::spawn(Server::new(vec![servers.mount(bodies)]).serve(listener, stopped));
         Self { host, address, _stop: stop }
     }
 
@@ -528,4 +531,52 @@ async fn an_endpoint_lasts_as_long_as_its_session(side: Side) {
         endpoint.path,
         "a later session of that name is another"
     );
+}
+
+async fn a_long_response_is_charged_until_it_is_read(side: Side) {
+    const KIB: usize = 1024;
+    let budget = Budget::new(1024 * KIB);
+    let served = Served::start_with(side, Bodies::new(budget.clone(), KIB)).await;
+    let mut talk = served.talk().await;
+    let endpoint = served.open(&mut talk, "list").await;
+    let mut ada = active(&served, "ada", &["hay"]).await;
+    let chat = talk.chat.clone();
+    ada.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    talk.begin("hold").await;
+    talk.client.actions_until("chat/activityChanged").await;
+    let long = "x".repeat(300 * KIB);
+    let call = async |ada: &mut RawClient| {
+        let asked = endpoint.clone();
+        let call = tokio::spawn(async move { asked.call("ada__hay", json!({})).await });
+        let ready = ada.actions_until("chat/toolCallReady").await.pop().unwrap()["action"].clone();
+        let result = json!({ "success": true, "pastTenseMessage": "Fed", "content": [{ "type": "text", "text": long }] });
+        let done = json!({ "type": "chat/toolCallComplete", "turnId": ready["turnId"],
+            "toolCallId": ready["toolCallId"], "result": result });
+        ada.dispatch(&chat, 5, done).await;
+        call.await.unwrap()
+    };
+    let other = budget.try_take(600 * KIB).unwrap();
+    let refused = call(&mut ada).await;
+    let why = refused["error"]["message"].as_str().unwrap();
+    assert!(
+        why.starts_with("the tool was called, but the host has no memory for the response of 307"),
+        "{why}"
+    );
+    assert_eq!(endpoint.names().await.len(), 4, "short responses pass");
+    drop(other);
+    assert_eq!(call(&mut ada).await["result"]["content"][0]["text"], long);
+
+    // The list of tools is as long as their descriptions.
+    let tools = json!([{ "name": "hay", "description": long }]);
+    let set = json!({ "type": "session/activeClientSet",
+        "activeClient": { "clientId": "ada", "tools": tools, "customizations": [] } });
+    ada.dispatch("server:/talk", 6, set).await;
+    ada.actions_until("session/activeClientSet").await;
+    let other = budget.try_take(600 * KIB).unwrap();
+    let refused = endpoint.ask("tools/list", json!({})).await;
+    let why = refused["error"]["message"].as_str().unwrap();
+    assert!(why.starts_with("the host has no memory for the response of 307"), "{why}");
+    drop(other);
+    assert_eq!(endpoint.names().await.len(), 4);
+    assert_eq!(budget.used(), 0);
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ostler_contract::bodies::LONG;
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{
     KeptAttachment, KeptChat, KeptSession, KeptTurn, ListedPlace, SessionFlags, SessionStore, StoredSession,
@@ -385,34 +386,40 @@ impl Sessions {
         }
     }
 
-    fn set_attachment(&self, (id, attachment, kept): (String, String, KeptAttachment)) -> Pending<()> {
-        let bytes = match STANDARD.decode(&kept.data) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                return ready(Err(Thrown::new(format_args!(
-                    "attachment {attachment} is not base64: {error}"
-                ))));
-            }
-        };
-        let size = attachment.len() + kept.content_type.len() + bytes.len();
-        let params: Vec<Param> = vec![Box::new(attachment), Box::new(kept.content_type), Box::new(bytes)];
-        self.database.put(Write::append(id, SET_ATTACHMENT, params, size))
+    fn set_attachment(
+        self: &Arc<Self>,
+        (id, attachment, kept): (String, String, KeptAttachment),
+    ) -> Pending<()> {
+        let store = self.clone();
+        Box::pin(async move {
+            let KeptAttachment { content_type, data } = kept;
+            let bytes = elsewhere(data.len(), move || STANDARD.decode(data)).await?;
+            let bytes = bytes.map_err(|error| {
+                Thrown::new(format_args!("attachment {attachment} is not base64: {error}"))
+            })?;
+            let size = attachment.len() + content_type.len() + bytes.len();
+            let params: Vec<Param> = vec![Box::new(attachment), Box::new(content_type), Box::new(bytes)];
+            store.database.put(Write::append(id, SET_ATTACHMENT, params, size)).await
+        })
     }
 
     fn attachment(self: &Arc<Self>, attachment: String) -> Pending<Option<KeptAttachment>> {
         let store = self.clone();
         Box::pin(async move {
-            let rows = store
+            let mut rows = store
                 .database
                 .rows(
                     "SELECT content_type, content FROM attachments WHERE id = $1 LIMIT 1",
                     vec![Box::new(attachment)],
                 )
                 .await?;
-            Ok(rows.first().map(|row| KeptAttachment {
+            let Some(row) = rows.pop() else { return Ok(None) };
+            let length = row.get::<_, &[u8]>(1).len();
+            let kept = elsewhere(length, move || KeptAttachment {
                 content_type: row.get(0),
                 data: STANDARD.encode(row.get::<_, &[u8]>(1)),
-            }))
+            });
+            kept.await.map(Some)
         })
     }
 
@@ -425,6 +432,17 @@ impl Sessions {
                 }
             })
             .ok()
+    }
+}
+
+/// Does work over `bytes` bytes, on a separate thread if there are many.
+async fn elsewhere<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Thrown> {
+    match bytes > LONG {
+        true => tokio::task::spawn_blocking(work).await.map_err(Thrown::new),
+        false => Ok(work()),
     }
 }
 

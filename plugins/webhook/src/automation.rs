@@ -42,13 +42,14 @@ pub(crate) async fn call(
         Some(when) => when.turn().await,
         None => None,
     };
-    let size = Size::of(endpoint, admitted);
-    let evaluation = if turn.is_some() { size.evaluation } else { 0 };
-    let mut charge = match bodies.charge(size.fields + evaluation).await {
+    // Signing senders can send forms, such as commands of Slack and webhooks of GitHub with that setting.
+    let is_form = endpoint.extras.verify.is_some() && is_form(admitted);
+    let size = Size::of(&admitted.body, is_form, turn.is_some()).await?;
+    let mut charge = match bodies.charge(size.fields + size.evaluation).await {
         Ok(charge) => charge,
         Err(error) => return Ok(unread(&error).into()),
     };
-    let data = fields(endpoint, admitted);
+    let data = fields(&admitted.body, is_form).await?;
     if let (Some(when), Ok(data)) = (&endpoint.extras.when, &data) {
         let call = condition::Call { event: data.clone(), head: admitted.head.clone() };
         match Box::pin(when.holds(call)).await {
@@ -144,36 +145,53 @@ struct Size {
 }
 
 impl Size {
-    fn of(endpoint: &Endpoint, admitted: &Admitted) -> Self {
-        let body = &admitted.body;
-        if body.len() <= SMALL {
-            return Self { fields: 0, evaluation: 0 };
+    /// Returns the memory of a body, of a form or JSON, which an expression reads if `evaluates`.
+    async fn of(body: &Bytes, form: bool, evaluates: bool) -> Result<Self, Thrown> {
+        // The fields of long JSON are parsed only for an expression.
+        let parsed = form || body.len() <= LONG;
+        if body.len() <= SMALL || !(parsed || evaluates) {
+            return Ok(Self { fields: 0, evaluation: 0 });
         }
-        let form = endpoint.extras.verify.is_some() && is_form(admitted);
-        // Separators can be encoded in a form.
-        let encoded = if form { body.iter().filter(|byte| **byte == b'%').count() } else { 0 };
-        let evaluation = body.len() + (count_values(body) + encoded) * VALUE;
-        // A list allocates several values, even if it has fewer.
-        let opened = body.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() + encoded;
-        let fields = evaluation + 2 * opened * VALUE;
-        match form || body.len() <= LONG {
-            true => Self { fields, evaluation },
-            // Its fields are parsed only for the expression.
-            false => Self { fields: 0, evaluation: fields + evaluation },
-        }
+        let (evaluation, fields) = long_work(body, move |body| measured(body, form)).await?;
+        Ok(match (parsed, evaluates) {
+            (true, true) => Self { fields, evaluation },
+            (true, false) => Self { fields, evaluation: 0 },
+            (false, _) => Self { fields: 0, evaluation: fields + evaluation },
+        })
     }
 }
 
-fn fields(endpoint: &Endpoint, admitted: &Admitted) -> Result<Data, String> {
-    // Signing senders can send forms, such as commands of Slack and webhooks of GitHub with that setting.
-    if endpoint.extras.verify.is_some() && is_form(admitted) {
-        return form(&admitted.body);
+/// Returns the memory of the input of an expression, and of the fields of a body.
+fn measured(body: &[u8], form: bool) -> (usize, usize) {
+    // Separators can be encoded in a form.
+    let encoded = if form { body.iter().filter(|byte| **byte == b'%').count() } else { 0 };
+    let evaluation = body.len() + (count_values(body) + encoded) * VALUE;
+    // A list allocates several values, even if it has fewer.
+    let opened = body.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() + encoded;
+    (evaluation, evaluation + 2 * opened * VALUE)
+}
+
+/// Does work on a body, on a separate thread if it is long.
+async fn long_work<T: Send + 'static>(
+    body: &Bytes,
+    work: impl FnOnce(&[u8]) -> T + Send + 'static,
+) -> Result<T, Thrown> {
+    if body.len() <= LONG {
+        return Ok(work(body));
     }
-    if admitted.body.len() > LONG {
-        return Ok(Data::Text(admitted.body.clone()));
+    let body = body.clone();
+    tokio::task::spawn_blocking(move || work(&body)).await.map_err(Thrown::new)
+}
+
+async fn fields(body: &Bytes, is_form: bool) -> Result<Result<Data, String>, Thrown> {
+    if is_form {
+        return long_work(body, form).await;
     }
-    let fields = read_json(&admitted.body);
-    fields.map(Arc::new).map(Data::Fields).map_err(|error| what_it_is(&error))
+    if body.len() > LONG {
+        return Ok(Ok(Data::Text(body.clone())));
+    }
+    let fields = read_json(body);
+    Ok(fields.map(Arc::new).map(Data::Fields).map_err(|error| what_it_is(&error)))
 }
 
 fn is_form(admitted: &Admitted) -> bool {
@@ -205,7 +223,23 @@ fn form(body: &[u8]) -> Result<Data, String> {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_long_body_is_measured_only_for_who_reads_it_and_elsewhere() {
+        let body = Bytes::from(format!("[{}1]", "1,".repeat(LONG)));
+        let of = |form, evaluates| Size::of(&body, form, evaluates);
+        let size = of(false, false).now_or_never().expect("nothing is measured").unwrap();
+        assert_eq!((size.fields, size.evaluation), (0, 0));
+        for (form, evaluates) in [(false, true), (true, false), (true, true)] {
+            assert!(of(form, evaluates).now_or_never().is_none(), "it is measured on another thread");
+            let size = of(form, evaluates).await.unwrap();
+            assert_eq!((size.fields > 0, size.evaluation > 0), (form, evaluates));
+        }
+        assert!(fields(&body, true).now_or_never().is_none());
+    }
 
     #[test]
     fn a_form_is_its_fields_or_the_object_it_carries() {

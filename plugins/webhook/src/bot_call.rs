@@ -1,9 +1,11 @@
 //! The content of a call to a bot: thread, text and callback, in either form. Spec: *Webhook bot-call request body*.
 
-use std::collections::HashMap;
+use std::fmt;
 
 use ostler_contract::http::{HeaderMap, header};
 use ostler_contract::protocol::surrogates::read_json;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::reply::Refusal;
@@ -26,17 +28,20 @@ impl BotCall {
         let body = std::str::from_utf8(body).map_err(|_| bad("The body is not UTF-8 text"))?;
         let fields = json_shape(headers, body);
         // A sender with its own body format passes the other values in the URL.
-        let named = |name: &str| match fields.as_ref().and_then(|fields| fields.get(name)) {
-            Some(value) => text_of(value),
-            None => parameter(query, name),
-        };
-        let thread = named("thread").filter(|thread| !thread.trim().is_empty());
+        let named =
+            |field: fn(&Fields) -> Option<&RawValue>, name: &str| match fields.as_ref().and_then(field) {
+                Some(value) => text_of(value),
+                None => parameter(query, name),
+            };
+        let thread =
+            named(|fields| fields.thread.as_deref(), "thread").filter(|thread| !thread.trim().is_empty());
         let thread = thread.ok_or_else(|| bad("The call has no thread"))?;
         if thread.len() > THREAD_MAX {
             return Err(Refusal::Bad(format!("The thread exceeds {THREAD_MAX} bytes")));
         }
-        let callback = named("callback").filter(|callback| !callback.is_empty());
-        let text = fields.as_ref().and_then(|fields| text_of(fields.get("text")?));
+        let callback =
+            named(|fields| fields.callback.as_deref(), "callback").filter(|callback| !callback.is_empty());
+        let text = fields.as_ref().and_then(|fields| text_of(fields.text.as_deref()?));
         let text = text.unwrap_or_else(|| body.to_owned());
         if text.trim().is_empty() {
             return Err(bad("The call has no text"));
@@ -45,8 +50,56 @@ impl BotCall {
     }
 }
 
-/// Fields by name, each as JSON text, so that only the required ones are parsed.
-type Fields = HashMap<String, Box<RawValue>>;
+/// The fields of a body that are read, each as JSON text. All others are skipped.
+#[derive(Default)]
+struct Fields {
+    thread: Option<Box<RawValue>>,
+    text: Option<Box<RawValue>>,
+    callback: Option<Box<RawValue>>,
+}
+
+/// The name of a field.
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "lowercase")]
+enum Name {
+    Thread,
+    Text,
+    Callback,
+    #[serde(other)]
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    /// Of several fields with the same name the last one counts, which a derived implementation would reject.
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+        let mut fields = Fields::default();
+        while let Some(name) = map.next_key()? {
+            match name {
+                Name::Thread => fields.thread = Some(map.next_value()?),
+                Name::Text => fields.text = Some(map.next_value()?),
+                Name::Callback => fields.callback = Some(map.next_value()?),
+                Name::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(fields)
+    }
+}
 
 fn text_of(value: &RawValue) -> Option<String> {
     read_json(value.get().as_bytes()).ok()
@@ -59,7 +112,7 @@ fn json_shape(headers: &HeaderMap, body: &str) -> Option<Fields> {
         return None;
     }
     let fields = read_json::<Fields>(body.as_bytes()).ok()?;
-    fields.get("text").and_then(|text| text_of(text))?;
+    fields.text.as_deref().and_then(text_of)?;
     Some(fields)
 }
 
@@ -103,6 +156,11 @@ mod tests {
         assert_eq!(read(JSON, "thread=q", r#"{"text":"x","thread":5}"#), bad("The call has no thread"));
         assert_eq!(read(JSON, "", r#"{"text":"x"}"#), bad("The call has no thread"));
         assert_eq!(read(JSON, "", r#"{"thread":"t","text":" "}"#), bad("The call has no text"));
+        assert_eq!(
+            read(JSON, "thread=q", r#"{"text":"y","a":{"text":"z"},"text":"x","Thread":"t"}"#),
+            said("q", "x", None),
+            "the last field of a name counts"
+        );
         let long = format!(r#"{{"text":"x","thread":"{}"}}"#, "t".repeat(1001));
         assert_eq!(read(JSON, "", &long), bad("The thread exceeds 1000 bytes"));
     }

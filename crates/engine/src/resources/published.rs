@@ -12,6 +12,7 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 use super::Resources;
+use crate::core::long_work::long_work;
 use crate::users::clients::{Answer, Client};
 use crate::users::principal::Principal;
 
@@ -150,8 +151,19 @@ impl Resources {
         uri: &str,
         encoding: Option<ContentEncoding>,
     ) -> Result<ResourceContent, RpcError> {
+        let content = self.ask_for_content(client, uri, encoding.as_ref()).await?;
+        Ok(encoded_as(content, encoding.as_ref()))
+    }
+
+    /// Requests the content of a resource from a client; returns it in the encoding of the answer.
+    pub(crate) async fn ask_for_content(
+        &self,
+        client: &Publisher,
+        uri: &str,
+        encoding: Option<&ContentEncoding>,
+    ) -> Result<ResourceContent, RpcError> {
         let mut params = ostler_protocol::json!({ "channel": uri::ROOT, "uri": original(uri) });
-        if let Some(encoding) = &encoding {
+        if let Some(encoding) = encoding {
             params["encoding"] = serde_json::to_value(encoding).unwrap_or_default();
         }
         let name = client.newest().client_id().unwrap_or_default();
@@ -165,9 +177,7 @@ impl Resources {
                 read.data.len()
             )));
         }
-        let content =
-            ResourceContent { data: read.data, encoding: read.encoding, content_type: read.content_type };
-        Ok(encoded_as(content, encoding.as_ref()))
+        Ok(ResourceContent { data: read.data, encoding: read.encoding, content_type: read.content_type })
     }
 }
 
@@ -218,7 +228,11 @@ fn original(uri: &str) -> String {
 }
 
 /// Converts content to the requested encoding, if possible.
-fn encoded_as(content: ResourceContent, asked: Option<&ContentEncoding>) -> ResourceContent {
+pub(crate) fn encoded_as(content: ResourceContent, asked: Option<&ContentEncoding>) -> ResourceContent {
+    long_work(content.data.len(), || encoded(content, asked))
+}
+
+fn encoded(content: ResourceContent, asked: Option<&ContentEncoding>) -> ResourceContent {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
 

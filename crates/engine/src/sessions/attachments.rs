@@ -1,8 +1,8 @@
 //! Attachments of messages. Large ones are stored with their session, once for any number of uses, and messages refer
 //! to them by URI.
 
-use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeError, Engine as _};
 use ostler_contract::points::{KeptAttachment, ResourceContent, SessionStore};
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::commands::ContentEncoding;
@@ -11,6 +11,7 @@ use ostler_protocol::{RpcError, uri};
 
 use super::Entry;
 use super::chat::Chat;
+use crate::core::long_work::long_work;
 use crate::sessions::Sessions;
 
 /// Maximum size of an attachment that stays in its message, in bytes.
@@ -96,13 +97,16 @@ impl Sessions {
             if inline.data.len() <= INLINE_MAX {
                 continue;
             }
-            let bytes = STANDARD
-                .decode(&inline.data)
-                .map_err(|error| format!("the attachment {} is not base64: {error}", inline.label))?;
-            if bytes.len() <= INLINE_MAX {
+            let (size, id) = long_work(inline.data.len(), || {
+                let bytes = STANDARD.decode(&inline.data)?;
+                Ok((bytes.len(), id_of(&inline.content_type, &bytes)))
+            })
+            .map_err(|error: DecodeError| {
+                format!("the attachment {} is not base64: {error}", inline.label)
+            })?;
+            if size <= INLINE_MAX {
                 continue;
             }
-            let id = id_of(&inline.content_type, &bytes);
             let kept = KeptAttachment {
                 content_type: inline.content_type.clone(),
                 data: std::mem::take(&mut inline.data),
@@ -117,7 +121,7 @@ impl Sessions {
                 display_kind: inline.display_kind.clone(),
                 meta: inline.meta.clone(),
                 uri: uri::attachment(&id),
-                size_hint: i64::try_from(bytes.len()).ok(),
+                size_hint: i64::try_from(size).ok(),
                 content_type: Some(inline.content_type.clone()),
                 nonce: None,
                 selection: inline.selection.clone(),
@@ -172,11 +176,44 @@ fn referred(chat: &Chat) -> impl Iterator<Item = &str> {
     )
 }
 
-/// Returns the id of an attachment: a hash of its content type and bytes.
+/// Returns the id of an attachment: a hash of its content type and bytes, and its size, so that memory can be reserved
+/// before the content is read.
 fn id_of(content_type: &str, bytes: &[u8]) -> String {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     context.update(content_type.as_bytes());
     context.update(&[0]);
     context.update(bytes);
-    hex::encode(context.finish())
+    format!("{}-{}", hex::encode(context.finish()), bytes.len())
+}
+
+/// Returns the size in an attachment's id, in bytes; `None` for an id of an earlier version, which has none.
+pub(crate) fn size_of_attachment(id: &str) -> Option<usize> {
+    id.rsplit_once('-')?.1.parse().ok()
+}
+
+/// Returns the number of bytes in a base64 text, without decoding it.
+pub(crate) fn decoded_length(base64: &str) -> usize {
+    base64.trim_end_matches('=').len() * 3 / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_an_attachment_contains_its_size() {
+        let id = id_of("image/png", &[7; 5000]);
+        assert_eq!(size_of_attachment(&id), Some(5000));
+        assert_eq!(id_of("image/png", &[7; 5000]), id);
+        assert_ne!(id_of("image/gif", &[7; 5000]), id);
+        let (hash, _) = id.split_once('-').unwrap();
+        assert_eq!((hash.len(), size_of_attachment(hash)), (64, None));
+    }
+
+    #[test]
+    fn the_length_of_base64_is_known_without_its_content() {
+        for length in 0..10 {
+            assert_eq!(decoded_length(&STANDARD.encode(vec![1; length])), length);
+        }
+    }
 }

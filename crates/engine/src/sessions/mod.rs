@@ -83,7 +83,7 @@ use crate::resources::Resources;
 use crate::usage::Ledger;
 use crate::users::access::Access;
 use crate::workspace::Workspace;
-pub(crate) use attachments::content_of;
+pub(crate) use attachments::{content_of, decoded_length, size_of_attachment};
 use awake_limit::{Awake, Census};
 pub use bound_tools::{Brought, SessionTools};
 pub use chats::{ChatReady, NewChat};

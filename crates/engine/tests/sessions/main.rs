@@ -24,6 +24,7 @@ mod own_settings;
 mod plugin_channels;
 mod plugins;
 mod queue;
+mod read_memory;
 mod renaming;
 mod session_settings;
 mod sessions;

@@ -1,6 +1,7 @@
 //! The messages that an endpoint accepts, one per request: `initialize`, `tools/list`, `tools/call` and nothing else.
 
 use ostler_contract::bodies::{JsonBody, JsonBodyError};
+use ostler_contract::budget::SMALL;
 use ostler_contract::http::{self, Body, BodyError, Request, Response, StatusCode};
 use ostler_contract::points::{BoundTool, tool_text};
 use ostler_contract::tools_endpoint::{NO_NAME, REVISION, no_method, no_tool};
@@ -8,10 +9,12 @@ use ostler_contract::{Bodies, JsonObject, Thrown, Value, json};
 use ostler_protocol::error::code;
 
 use super::endpoint::Endpoint;
-use crate::reply::{Reply, refuse};
+use crate::reply::{Reply, TooLong, charged, refuse};
 
 /// The header with the client's version of MCP.
 const VERSION_HEADER: &str = "mcp-protocol-version";
+/// The method that calls a tool.
+const CALL: &str = "tools/call";
 /// The maximum size of a message.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
 
@@ -55,11 +58,37 @@ pub(super) async fn answer(endpoint: &Endpoint, request: Request) -> Response {
         let why = format!(" of revision {REVISION}, not {spoken}");
         return refuse(&Reply::NotOneMessage(why));
     }
-    let mut whole = match result(endpoint, &method, params).await {
+    let whole = response(&id, result(endpoint, &method, params).await);
+    // The agent may not read its responses.
+    match charged(&bodies, whole).await {
+        Ok(whole) => whole,
+        Err(TooLong(bytes)) => {
+            let why = match method == CALL {
+                true => format!(
+                    "the tool was called, but the host has no memory for the response of {bytes} bytes now \
+                     (limits.memoryMb); read the responses that wait before the next call"
+                ),
+                false => format!(
+                    "the host has no memory for the response of {bytes} bytes now (limits.memoryMb); read the \
+                     responses that wait, then try again"
+                ),
+            };
+            let refused = response(&id, Err((code::INTERNAL_ERROR, why)));
+            // The id may be what is long.
+            match refused.body() {
+                Body::Full(body) if body.len() > SMALL => refuse(&Reply::NoMemory),
+                _ => refused,
+            }
+        }
+    }
+}
+
+fn response(id: &Value, outcome: Result<Value, (i32, String)>) -> Response {
+    let mut whole = match outcome {
         Ok(result) => json!({ "jsonrpc": "2.0", "result": result }),
         Err((code, why)) => json!({ "jsonrpc": "2.0", "error": { "code": code, "message": why } }),
     };
-    whole["id"] = id;
+    whole["id"] = id.clone();
     http::json(StatusCode::OK, &whole)
 }
 
@@ -93,7 +122,7 @@ async fn result(endpoint: &Endpoint, method: &str, params: Value) -> Result<Valu
             "serverInfo": { "name": endpoint.about.name, "version": endpoint.about.version },
         })),
         "tools/list" => Ok(json!({ "tools": endpoint.list().iter().map(listed).collect::<Vec<_>>() })),
-        "tools/call" => {
+        CALL => {
             let invalid = |why: String| (code::INVALID_PARAMS, why);
             let Some(name) = params.get("name").and_then(Value::as_str) else {
                 return Err(invalid(NO_NAME.to_owned()));

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use super::super::net::ws::Ws;
 use super::super::ostler::{ENDPOINT, Folder, SECRET, call};
 use super::super::process::pin_thread;
 use super::super::rounds::Side;
-use super::kinds::{self, ASKERS, ASKS, Kind, LARGE, LONG, LONGEST, READS};
+use super::kinds::{self, ASKERS, ASKS, Kind, LARGE, LONG, LONGEST, PUBLISHED_TO, PUBLISHED_URI, READS};
 use super::peaks::{WASTERS, wasted};
 
 /// How long a peer sends.
@@ -45,6 +45,8 @@ const SIGNED: &str = "signed";
 pub fn attacked(context: &Context, kind: Kind) -> Result<[f64; 2]> {
     match kind {
         Kind::Reads => reads(context),
+        Kind::Attachments => attachments(context),
+        Kind::Published => published(context),
         Kind::Pings => greedy(context, |_| kinds::pings(), 1, usize::MAX),
         Kind::Values => {
             let (values, unended) = (kinds::many_values(), kinds::never_ended());
@@ -119,6 +121,53 @@ fn reads(context: &Context) -> Result<[f64; 2]> {
     let file = json!({ "channel": "ahp-root://", "uri": uri_of(&served.join("large")) });
     wasted(&process, address, || {
         ask_and_read_nothing(address, 4, |at| kinds::asking(at, None, "resourceRead", &file, READS / 4))
+    })
+}
+
+fn attachments(context: &Context) -> Result<[f64; 2]> {
+    let server = context.start(Side::Ostler)?;
+    let address = server.address;
+    let mut client = Ws::introduced(address, "writer")?;
+    let chat = made(&mut client, "echo:/attached")?;
+    client.ask("subscribe", json!({ "channel": chat }))?;
+    client.write(&dispatch(&chat, 1, &kinds::attaching()))?;
+    let started: Value = serde_json::from_slice(&client.find(b"\"chat/turnStarted\"")?)?;
+    client.until(b"\"chat/turnComplete\"")?;
+    let attached = &started["params"]["action"]["message"]["attachments"][0];
+    let read = kinds::reading(attached["uri"].as_str().unwrap_or_default());
+    wasted(&server.process, address, || {
+        ask_and_read_nothing(address, ASKERS, |at| kinds::asking(at, None, "resourceRead", &read, ASKS))
+    })
+}
+
+fn published(context: &Context) -> Result<[f64; 2]> {
+    let server = context.start(Side::Ostler)?;
+    let address = server.address;
+    let read = kinds::reading(PUBLISHED_URI);
+    let mut publisher = Ws::introduced(address, "publisher")?;
+    let over = AtomicBool::new(false);
+    wasted(&server.process, address, || {
+        std::thread::scope(|scope| {
+            let publishing = scope.spawn(|| -> Result<()> {
+                pin_thread(WASTERS);
+                loop {
+                    let asked: Value = serde_json::from_slice(&publisher.find(b"\"resourceRead\"")?)?;
+                    if over.load(Ordering::Relaxed) {
+                        return Ok(());
+                    }
+                    publisher.write(&kinds::frame(0x81, kinds::published(&asked["id"]).as_bytes()))?;
+                }
+            });
+            let asked = ask_and_read_nothing(address, PUBLISHED_TO, |at| {
+                kinds::asking(at, None, "resourceRead", &read, ASKS)
+            });
+            over.store(true, Ordering::Relaxed);
+            // The publisher may wait for a request.
+            let last = kinds::asking(PUBLISHED_TO, None, "resourceRead", &read, 1);
+            Ws::connect(address)?.write(&last)?;
+            publishing.join().map_err(|_| Failure::new("a thread panicked"))??;
+            asked
+        })
     })
 }
 

@@ -1,7 +1,5 @@
 //! `resource…` commands on resources of providers and clients, and on stored attachments.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use ostler_contract::budget::SMALL;
 use ostler_contract::points::{
     Encoding, KeptAttachment, Reader, ResourceAccess, ResourceContent, ResourceResolving, ResourceTransfer,
@@ -9,6 +7,7 @@ use ostler_contract::points::{
 };
 use ostler_contract::{Charge, Value, json, limit};
 use ostler_protocol::grants::Grant;
+use ostler_protocol::message::MAX_FRAME;
 use ostler_protocol::message::encode::text_length;
 use ostler_protocol::wire::commands::{self as c, ContentEncoding, ResourceReadResult, ResourceWriteMode};
 use ostler_protocol::wire::state::ResourceWatchState;
@@ -19,13 +18,15 @@ use crate::core::long_work::long_work;
 use crate::core::refusals::no_memory;
 use crate::core::responder::Responder;
 use crate::front::connection::Connection;
-use crate::resources::published::{Publisher, to_value, unwrapped};
+use crate::resources::published::{Publisher, encoded_as, to_value, unwrapped};
 use crate::resources::{member, scheme_of};
-use crate::sessions::content_of;
+use crate::sessions::{content_of, decoded_length, size_of_attachment};
 use crate::users::principal::Principal;
 
 /// The assumed size of a resource if its provider does not report it.
 const UNKNOWN_SIZE: usize = 1024 * 1024;
+/// The maximum size of an attachment whose id does not contain it: as base64, it was part of one message.
+const ATTACHMENT_MAX: usize = MAX_FRAME / 4 * 3;
 /// The size of a directory entry in an answer in addition to its name, in bytes.
 const LISTED: usize = 32;
 /// From this size on, text that is much longer as JSON is sent as base64.
@@ -43,8 +44,7 @@ impl Connection {
         let size =
             front.resources.size_of(&provider, &params.uri, reader.clone()).await.unwrap_or(UNKNOWN_SIZE);
         // The content, and its form as base64 or JSON text, whichever is larger.
-        let charge = self.outbox.budget().take(size.saturating_mul(8) / 3).await;
-        let mut charge = charge.ok_or_else(|| RpcError::internal("the connection is closed"))?;
+        let mut charge = self.room(size.saturating_mul(8) / 3).await?;
         let read = provider.provider.read.within(limit::RESOURCE, (params.uri, reader));
         let mut content = front.resources.asked(&provider, "read", read).await?;
         let wants_base64 = params.encoding == Some(ContentEncoding::Base64);
@@ -62,8 +62,13 @@ impl Connection {
         if 2 * content.data.len() > charge.bytes() {
             charge.set(2 * content.data.len());
         }
-        let ResourceContent { data, encoding, content_type } = content;
-        Ok((ResourceReadResult { data, encoding, content_type }, charge))
+        Ok((result_of(content), charge))
+    }
+
+    /// Charges memory as soon as it is available.
+    async fn room(&self, bytes: usize) -> Result<Charge, RpcError> {
+        let charge = self.outbox.budget().take(bytes).await;
+        charge.ok_or_else(|| RpcError::internal("the connection is closed"))
     }
 }
 
@@ -74,36 +79,37 @@ impl Requester {
             return responder.settle(Ok(result_of(ResourceContent::text(text))));
         }
         if let Some(kept) = self.attachment(&params.uri).await {
-            return self.settle_read(kept.map(|kept| result_of(content_of(kept))), responder).await;
+            return settle_read(kept.map(|(kept, charge)| (result_of(content_of(kept)), charge)), responder);
         }
         match self.publisher("get", &params.uri, None) {
-            Ok(None) => {}
-            Ok(Some(client)) => {
-                let resources = &self.front().resources;
-                let read = resources.read_published(&client, &params.uri, params.encoding).await;
-                return self.settle_read(read.map(result_of), responder).await;
-            }
-            Err(refused) => return responder.fail(refused),
-        }
-        match self.connection.read(params, &self.principal).await {
-            Ok((result, charge)) => responder.ok_charged(&result, charge),
-            Err(error) => responder.fail(error),
+            Ok(None) => settle_read(self.connection.read(params, &self.principal).await, responder),
+            Ok(Some(client)) => settle_read(self.read_published(&client, &params).await, responder),
+            Err(refused) => responder.fail(refused),
         }
     }
 
-    /// Answers with the content once there is memory for its text.
-    async fn settle_read(&self, read: Result<ResourceReadResult, RpcError>, responder: Responder) {
-        let read = match read {
-            Ok(read) => read,
-            Err(error) => return responder.fail(error),
-        };
-        if read.data.len() <= SMALL {
-            return responder.ok(&read);
+    /// Reads a resource of a client. The size is known once the client has answered: if there is no room then, the
+    /// content is dropped, and requested again when there is. A client that does not answer thus occupies no memory.
+    async fn read_published(
+        &self,
+        client: &Publisher,
+        params: &c::ResourceReadParams,
+    ) -> Result<(ResourceReadResult, Charge), RpcError> {
+        let (resources, encoding) = (&self.front().resources, params.encoding.as_ref());
+        let mut charge = self.connection.outbox.budget().take_anyway(0);
+        for again in [false, true] {
+            let content = resources.ask_for_content(client, &params.uri, encoding).await?;
+            // The content, and its form as base64 or JSON text, whichever is larger.
+            let size = content.data.len().saturating_mul(8) / 3;
+            if charge.try_grow(size.saturating_sub(charge.bytes())) {
+                return Ok((result_of(encoded_as(content, encoding)), charge));
+            }
+            drop(content);
+            if !again {
+                charge = self.connection.room(size).await?;
+            }
         }
-        // Without a charge, the connection is closed.
-        if let Some(charge) = self.connection.outbox.budget().take(2 * read.data.len()).await {
-            responder.ok_charged(&read, charge);
-        }
+        Err(no_memory())
     }
 
     /// Lists a directory or the root of a scheme.
@@ -149,8 +155,8 @@ impl Requester {
             return Ok(json!({ "uri": params.uri, "type": "file", "size": text.len() }));
         }
         if let Some(kept) = self.attachment(&params.uri).await {
-            let kept = kept?;
-            let size = STANDARD.decode(&kept.data).map(|bytes| bytes.len()).unwrap_or_default();
+            let (kept, _charge) = kept?;
+            let size = decoded_length(&kept.data);
             return Ok(
                 json!({ "uri": params.uri, "type": "file", "size": size, "contentType": kept.content_type }),
             );
@@ -385,15 +391,34 @@ impl Requester {
         Ok(Some(client))
     }
 
-    /// Returns a stored attachment for callers that can read the messages that refer to it; `None` if the URI is
-    /// something else.
-    async fn attachment(&self, named: &str) -> Option<Result<KeptAttachment, RpcError>> {
-        uri::attachment_id(named)?;
+    /// Returns a stored attachment for callers that can read the messages that refer to it, with the charge of its
+    /// memory, which begins before it is read; `None` if the URI is something else.
+    async fn attachment(&self, named: &str) -> Option<Result<(KeptAttachment, Charge), RpcError>> {
+        let id = uri::attachment_id(named)?;
         let front = self.front();
         if let Err(refused) = front.access.gate.require(&self.principal, &Grant::of("chat", "turns")) {
             return Some(Err(refused));
         }
-        Some(front.sessions.read_attachment(named).await)
+        // The content as base64, and the answer.
+        let size = size_of_attachment(id).unwrap_or(ATTACHMENT_MAX).saturating_mul(8) / 3;
+        let most = self.connection.outbox.budget().largest();
+        let mut charge = match self.connection.room(size.min(most)).await {
+            Ok(charge) => charge,
+            Err(closed) => return Some(Err(closed)),
+        };
+        let kept = front.sessions.read_attachment(named).await;
+        Some(kept.map(|kept| {
+            charge.set(2 * kept.data.len());
+            (kept, charge)
+        }))
+    }
+}
+
+/// Answers with content whose memory is charged.
+fn settle_read(read: Result<(ResourceReadResult, Charge), RpcError>, responder: Responder) {
+    match read {
+        Ok((result, charge)) => responder.ok_charged(&result, charge),
+        Err(error) => responder.fail(error),
     }
 }
 

@@ -1,0 +1,153 @@
+//! The memory of resources that are read for clients that do not receive the answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ostler_contract::points::{ResourceContent, SessionStore};
+use ostler_contract::{Call, Value, json};
+use ostler_engine::Limits;
+use ostler_ports::{SqliteSessions, StateDb};
+use ostler_testkit::{MemoryHost, RawClient};
+
+const MIB: usize = 1024 * 1024;
+/// The memory of a connection: enough for one answer and the content of another, not for two of each.
+const CONNECTION: usize = 2 * MIB;
+/// Bytes of an attachment.
+const SIZE: usize = 600_000;
+/// How many requests are sent: as many as a connection has served concurrently.
+const READS: u64 = 4;
+/// How long a read that must not happen is waited for.
+const NOT_LONG: Duration = Duration::from_millis(300);
+
+async fn host(store: SessionStore) -> MemoryHost {
+    MemoryHost::builder()
+        .plugin(ostler_plugin_echo::plugin(), json!({}))
+        .options(|options| {
+            options.limits = Limits { memory: 16 * MIB, connection_memory: CONNECTION, ..Limits::default() };
+        })
+        .sessions(store)
+        .start()
+        .await
+}
+
+/// Returns a store in memory, and how often it has read an attachment.
+fn counting_store() -> (SessionStore, Arc<AtomicUsize>) {
+    let db = StateDb::memory().unwrap();
+    let mut store = Arc::new(SqliteSessions::new(db, Arc::new(|_: String| {}))).into_point();
+    let (read, reads) = (store.attachment.take().unwrap(), Arc::<AtomicUsize>::default());
+    let counted = reads.clone();
+    store.attachment = Some(Call::new(move |arguments| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        read.unbounded(arguments)
+    }));
+    (store, reads)
+}
+
+/// Stores an attachment in a session's chat; returns its URI and its content.
+async fn with_attachment(client: &mut RawClient) -> (String, String) {
+    let data = ResourceContent::base64(&[7; SIZE]).data;
+    client.request("createSession", json!({ "channel": "echo:/a" })).await.unwrap();
+    let chat = ostler_protocol::uri::default_chat("echo:/a");
+    client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let picture =
+        json!({ "type": "embeddedResource", "label": "a.png", "contentType": "image/png", "data": data });
+    let message = json!({ "text": "look", "origin": { "kind": "user" }, "attachments": [picture] });
+    let started = json!({ "type": "chat/turnStarted", "turnId": "t", "message": message });
+    client.dispatch(&chat, 1, started).await;
+    let started = client.actions_until("chat/turnStarted").await.pop().unwrap();
+    client.actions_until("chat/turnComplete").await;
+    let uri = started["action"]["message"]["attachments"][0]["uri"].as_str().unwrap();
+    (uri.to_owned(), data)
+}
+
+/// Requests a resource without receiving an answer.
+async fn ask(client: &RawClient, uri: &str) {
+    for id in 100..100 + READS {
+        let params = json!({ "channel": "ahp-root://", "uri": uri });
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": "resourceRead", "params": params });
+        client.send(&request.to_string()).await;
+    }
+}
+
+/// Returns the next answer.
+async fn answer(client: &mut RawClient) -> Value {
+    loop {
+        let frame = client.next_frame().await.unwrap();
+        if frame.get("method").is_none() {
+            return frame;
+        }
+    }
+}
+
+/// Returns the content in the next answer.
+async fn content(client: &mut RawClient) -> Value {
+    let answer = answer(client).await;
+    assert!(answer.get("error").is_none(), "{answer}");
+    answer["result"]["data"].clone()
+}
+
+#[tokio::test]
+async fn an_attachment_is_read_when_there_is_memory_for_it() {
+    let (store, reads) = counting_store();
+    let host = host(store).await;
+    let (mut writer, mut reader) = (host.raw(), host.raw());
+    writer.initialize("writer").await;
+    reader.initialize("reader").await;
+    let (uri, data) = with_attachment(&mut writer).await;
+    ask(&reader, &uri).await;
+    tokio::time::sleep(NOT_LONG).await;
+    assert_eq!(reads.load(Ordering::SeqCst), 1, "the others wait until the answer is received");
+    for _ in 0..READS {
+        assert_eq!(content(&mut reader).await, data.as_str());
+    }
+    assert_eq!(reads.load(Ordering::SeqCst) as u64, READS);
+
+    // Its id contains its size; an unknown one is assumed to be large, and alone it is served.
+    let unknown = reader.request("resourceRead", json!({ "uri": "ostler-attachment:/a" })).await.unwrap_err();
+    assert_eq!(unknown["message"], "No attachment at ostler-attachment:/a");
+    let facts = reader.request("resourceResolve", json!({ "uri": uri })).await.unwrap();
+    assert_eq!((&facts["size"], &facts["contentType"]), (&json!(SIZE), &json!("image/png")));
+    assert_eq!(host.host.core.budget.used(), 0);
+}
+
+/// Answers the next read that the host asks of a publisher.
+async fn publish(publisher: &mut RawClient, data: &str) {
+    let asked = publisher.next_frame().await.unwrap();
+    assert_eq!(asked["method"], "resourceRead");
+    let result = json!({ "data": data, "encoding": "utf-8" });
+    publisher.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }).to_string()).await;
+}
+
+#[tokio::test]
+async fn content_of_a_client_without_memory_is_requested_again_when_there_is() {
+    let host = host(counting_store().0).await;
+    let (mut publisher, mut reader) = (host.raw(), host.raw());
+    publisher.initialize("publisher").await;
+    reader.initialize("reader").await;
+    let data = "x".repeat(700_000);
+    ask(&reader, "memory://publisher/a").await;
+    for _ in 0..READS {
+        publish(&mut publisher, &data).await;
+    }
+    assert_eq!(publisher.ready_frames().await.len(), 0, "the others wait until the answer is received");
+    let used = host.host.core.budget.used();
+    assert!(used <= CONNECTION, "{used} bytes are in use");
+    assert_eq!(content(&mut reader).await, data.as_str());
+    for _ in 1..READS {
+        let (read, ()) = futures::join!(content(&mut reader), publish(&mut publisher, &data));
+        assert_eq!(read, data.as_str());
+    }
+    assert_eq!(host.host.core.budget.used(), 0);
+
+    // Content for which the room that was waited for is not enough is refused.
+    ask(&reader, "memory://publisher/a").await;
+    for _ in 0..READS {
+        publish(&mut publisher, &data).await;
+    }
+    assert_eq!(content(&mut reader).await, data.as_str());
+    publish(&mut publisher, &"x".repeat(CONNECTION)).await;
+    let refused = answer(&mut reader).await;
+    let why = refused["error"]["message"].as_str().unwrap();
+    assert!(why.starts_with("the memory for answers is in use"), "{why}");
+}
