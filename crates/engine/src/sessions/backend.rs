@@ -171,9 +171,9 @@ impl Backend {
         charged: Option<Arc<Charge>>,
     ) -> Result<CallRoom, String> {
         let own = self.room.get_or_insert_with(|| Budget::new(UNANSWERED)).try_take(CALL + bytes);
-        let own = own.ok_or_else(|| {
-            "the agent has not answered earlier messages, and too many wait for it; cancel the turn, or try again later"
-        })?;
+        let own = own.ok_or(
+            "the agent has not answered earlier messages, and too many wait for it; cancel the turn, or try again later",
+        )?;
         let all = charged.or_else(|| memory.try_take(CALL + bytes).map(Arc::new));
         let all = all.ok_or("the host has no memory for this message; try again later")?;
         Ok(CallRoom { _own: own, _all: all })

@@ -10,6 +10,7 @@ use ostler_protocol::wire::state::{
     AnnotationsState, ChatSummary, Customization, Message, ModelSelection, SessionConfigState, Turn,
 };
 use ostler_protocol::{RpcError, json};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tracing::Span;
 

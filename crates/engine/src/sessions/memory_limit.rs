@@ -3,6 +3,7 @@
 //! room outside the mailbox; later messages of the same client to the same chat wait too.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
