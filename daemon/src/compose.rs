@@ -430,11 +430,11 @@ async fn own(
     Ok((host.seal(), kept))
 }
 
-/// Writes a line of a JavaScript plugin's console with its level.
+/// Writes a line of a JavaScript plugin's console, or about its failure, with its level.
 fn log_of_plugin(log: &Log, line: &ostler_js::Line) {
     match line.level {
         ostler_js::Level::Debug | ostler_js::Level::Info => log.info(line),
-        ostler_js::Level::Warn | ostler_js::Level::Error => log.warn(line),
+        ostler_js::Level::Warn | ostler_js::Level::Error | ostler_js::Level::Uncaught => log.warn(line),
     }
 }
 
