@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use ostler_contract::budget::Budget;
 use ostler_contract::points::{
     Agent, AgentSession, BoundTool, ClientPlugin, SessionTerminal, Start, TurnFrom,
 };
-use ostler_contract::{Charge, Frozen, HostFunction, JsonObject, Pending, Thrown, Value, limit};
+use ostler_contract::{Frozen, HostFunction, JsonObject, Pending, Thrown, Value, limit};
 use ostler_protocol::wire::state::{ChatInputAnswer, MessageAttachment, ModelSelection};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -20,6 +19,7 @@ use tracing::Span;
 
 use super::mailbox::ToSession;
 use super::queue::Mailbox;
+use super::unanswered_calls::{CallRoom, UnansweredCalls};
 use crate::core::lean_channel::{self, Receiver, Sender, WeakSender};
 use crate::core::plugin_folders::PluginFolder;
 use crate::core::tasks;
@@ -28,20 +28,8 @@ use crate::core::tasks;
 #[derive(Debug)]
 pub(super) struct Backend {
     lane: Sender<Box<Tell>>,
-    /// The limit of its clients' calls that it has not answered, once there was one.
-    room: Option<Budget>,
-}
-
-/// Maximum memory of the calls of clients that a backend has not answered, in bytes.
-const UNANSWERED: usize = 16 * 1024 * 1024;
-/// What a call occupies apart from its text, in bytes.
-const CALL: usize = 4 * 1024;
-
-/// The memory of a call that a backend has not answered.
-#[derive(Debug)]
-pub(super) struct CallRoom {
-    _own: Charge,
-    _all: Arc<Charge>,
+    /// The calls of clients that it has not answered.
+    pub calls: UnansweredCalls,
 }
 
 /// A message to a backend.
@@ -159,26 +147,6 @@ impl Backend {
         let _ = self.lane.send(Box::new(tell));
     }
 
-    /// Charges the memory of a call that may be repeated while the backend answers none: to the limit of the backend, and
-    /// to that of all sessions, unless `charged` does already.
-    ///
-    /// # Errors
-    /// Too much waits for the backend, or the host has no memory for it.
-    pub fn room_for(
-        &mut self,
-        memory: &Budget,
-        bytes: usize,
-        charged: Option<Arc<Charge>>,
-    ) -> Result<CallRoom, String> {
-        let own = self.room.get_or_insert_with(|| Budget::new(UNANSWERED)).try_take(CALL + bytes);
-        let own = own.ok_or(
-            "the agent has not answered earlier messages, and too many wait for it; cancel the turn, or try again later",
-        )?;
-        let all = charged.or_else(|| memory.try_take(CALL + bytes).map(Arc::new));
-        let all = all.ok_or("the host has no memory for this message; try again later")?;
-        Ok(CallRoom { _own: own, _all: all })
-    }
-
     /// Returns a weak sender for cancellations; it does not keep the backend alive.
     pub fn stopper(&self) -> WeakSender<Box<Tell>> {
         self.lane.downgrade()
@@ -200,7 +168,7 @@ impl Backend {
     pub fn running(session: AgentSession, chat: u64, mailbox: Mailbox) -> Self {
         let (lane, receiver) = lean_channel::channel();
         tasks::spawn(serve(Box::new(session), chat, receiver, mailbox));
-        Self { lane, room: None }
+        Self { lane, calls: UnansweredCalls::default() }
     }
 
     /// Returns a lane whose session is created after the chat's previous backend has ended. Messages sent before then
@@ -252,7 +220,7 @@ impl Backend {
                 }
             }
         });
-        Self { lane, room: None }
+        Self { lane, calls: UnansweredCalls::default() }
     }
 }
 

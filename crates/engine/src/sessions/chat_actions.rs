@@ -73,9 +73,11 @@ impl Actor {
                 let (request, question) = (changed.request_id.clone(), changed.question_id.clone());
                 let answer = changed.answer.clone();
                 let room = match &mut self.chats[at].backend {
-                    Some(backend) => {
-                        Some(backend.room_for(&self.sessions.memory, dispatch.length, dispatch.charge())?)
-                    }
+                    Some(backend) => Some(backend.calls.room_for(
+                        &self.sessions.memory,
+                        dispatch.length,
+                        dispatch.charge(),
+                    )?),
                     None => None,
                 };
                 if self.apply_chat(at, StateAction::ChatInputAnswerChanged(changed), origin)
@@ -251,7 +253,7 @@ impl Actor {
             };
             // The client may set and remove messages while the backend takes none.
             let bytes = text_in_message(&set.message);
-            let room = backend.room_for(&self.sessions.memory, bytes, dispatch.charge())?;
+            let room = backend.calls.room_for(&self.sessions.memory, bytes, dispatch.charge())?;
             let (taken, wait) = oneshot::channel();
             self.entry.client_resources.remember(set.message.attachments.as_ref());
             backend.tell(Tell::Steer {

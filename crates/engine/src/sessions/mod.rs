@@ -64,6 +64,7 @@ pub(crate) mod toggles;
 mod tools;
 mod tools_server;
 mod turns;
+mod unanswered_calls;
 mod unfinished;
 mod view;
 mod waking;
