@@ -59,7 +59,8 @@ impl Stage {
         Self { steers: true, ..self }
     }
 
-    /// A backend whose running turns receive messages to steer by and never answer.
+    /// A backend whose running turns receive messages to steer by and never answer, but for `Later.`, which they accept
+    /// after 4.5 seconds.
     #[must_use]
     pub fn never_steering(self) -> Self {
         Self { steers: true, never_steers: true, ..self }
@@ -191,11 +192,16 @@ impl Stage {
             steer: self.steers.then(|| {
                 let never = self.never_steers;
                 Call::new(move |(_, text, _): (String, String, Option<Vec<MessageAttachment>>)| {
+                    let is_later = text == "Later.";
                     steer(text.into());
                     async move {
-                        match never {
-                            true => std::future::pending().await,
-                            false => Ok(true),
+                        match (never, is_later) {
+                            (true, false) => std::future::pending().await,
+                            (true, true) => {
+                                tokio::time::sleep(Duration::from_millis(4500)).await;
+                                Ok(true)
+                            }
+                            (false, _) => Ok(true),
                         }
                     }
                 })

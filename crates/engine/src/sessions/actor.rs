@@ -307,9 +307,9 @@ impl Actor {
             ToSession::Steer { request, taken } => {
                 self.steer_turn(*request, taken);
             }
-            ToSession::Steered { chat, id, taken, answer } => {
+            ToSession::Steered { chat, id, call, taken, answer } => {
                 if let Some(at) = self.chat_numbered(chat) {
-                    self.steered(at, &id, taken).await;
+                    self.steered(at, &id, call, taken).await;
                 }
                 if let Some(answer) = answer {
                     let _ = answer.send(taken);

@@ -49,8 +49,9 @@ pub(super) struct Chat {
     pub backend: Option<Backend>,
     /// The running turn, once its backend was asked to cancel it.
     pub cancelled: Option<String>,
-    /// Steering messages of clients that the backend has not accepted yet.
-    pub steering: Vec<PendingMessage>,
+    /// Steering messages of clients that the backend has not accepted yet, each with the number of its call. A client may
+    /// send several with one id.
+    pub steering: Vec<(u64, PendingMessage)>,
     /// The queued message for which the policies are being evaluated.
     pub asking: Option<String>,
     /// The backend's own id, with which it is resumed.

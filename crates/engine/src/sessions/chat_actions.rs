@@ -93,7 +93,7 @@ impl Actor {
                 let id = removed.id.clone();
                 let before = self.chats[at].before(false);
                 if removed.kind == PendingMessageKind::Steering {
-                    self.chats[at].steering.retain(|held| held.id != id);
+                    self.chats[at].steering.retain(|(_, held)| held.id != id);
                 }
                 let queued = self.chats[at].state.queued_messages.iter().flatten();
                 let message = queued.filter(|held| held.id == id).map(|held| &held.message).next();
@@ -264,11 +264,14 @@ impl Actor {
                 room,
             });
             let id = set.id.clone();
-            self.chats[at].steering.push(PendingMessage { id: id.clone(), message: set.message.clone() });
+            let call = self.next_preparation;
+            self.next_preparation += 1;
+            let held = PendingMessage { id: id.clone(), message: set.message.clone() };
+            self.chats[at].steering.push((call, held));
             self.apply_chat(at, StateAction::ChatPendingMessageSet(set), origin);
             self.flush_out();
             // Backends accept a steering message quickly; a message that is not accepted is queued.
-            self.await_steered(at, id, wait, None);
+            self.await_steered(at, (id, Some(call)), wait, None);
             return Ok(());
         }
         let id = set.id.clone();
@@ -290,14 +293,14 @@ impl Actor {
     pub(super) fn await_steered(
         &self,
         at: usize,
-        id: String,
+        (id, call): (String, Option<u64>),
         wait: oneshot::Receiver<bool>,
         answer: Option<oneshot::Sender<bool>>,
     ) {
         let (chat, mailbox) = (self.chats[at].number, self.mailbox.clone());
         tasks::spawn(async move {
             let taken = matches!(tokio::time::timeout(limit::STEER, wait).await, Ok(Ok(true)));
-            let _ = mailbox.send(ToSession::Steered { chat, id, taken, answer });
+            let _ = mailbox.send(ToSession::Steered { chat, id, call, taken, answer });
         });
     }
 
@@ -308,11 +311,14 @@ impl Actor {
     }
 
     /// Handles the outcome of a steering message: it is part of the turn, or it is queued for the next one.
-    pub(super) async fn steered(&mut self, at: usize, id: &str, taken: bool) {
-        let held = self.chats[at].steering.iter().position(|message| message.id == id);
+    pub(super) async fn steered(&mut self, at: usize, id: &str, call: Option<u64>, taken: bool) {
+        let steering = &mut self.chats[at].steering;
+        let held = steering.iter().position(|(number, _)| Some(*number) == call);
         // The sender may have removed it.
-        let message = held.map(|held| self.chats[at].steering.remove(held));
-        self.no_longer_steering(at, id.to_owned());
+        let message = held.map(|held| steering.remove(held).1);
+        if steering.iter().all(|(_, later)| later.id != id) {
+            self.no_longer_steering(at, id.to_owned());
+        }
         if let (false, Some(message)) = (taken, message) {
             let queued = ChatPendingMessageSetAction {
                 kind: PendingMessageKind::Queued,

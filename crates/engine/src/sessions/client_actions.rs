@@ -23,6 +23,7 @@ use crate::core::refusals::{FOLDERS_IN_USE, NO_SUCH_CHAT, does_not_belong, lacks
 use crate::core::tasks;
 use crate::core::titles::named;
 use crate::sessions::config::refuses;
+use crate::workspace::directories::Directories;
 
 /// The result of an action, with the reason for a rejection.
 pub(super) type Refused = Result<(), String>;
@@ -51,25 +52,24 @@ impl Actor {
                 Err(why) => return self.reject(&dispatch, &why),
             }
         }
-        let dispatch = match self.prepare(&action, dispatch) {
-            Ok(Some(dispatch)) => dispatch,
-            Ok(None) => return,
-            Err((dispatch, why)) => return self.reject(&dispatch, &why),
+        let dispatch = match self.chat_at(&dispatch.place) {
+            Some(at) => match self.prepare(at, &action, dispatch) {
+                Ok(Some(dispatch)) => dispatch,
+                Ok(None) => return,
+                Err((dispatch, why)) => return self.reject(&dispatch, &why),
+            },
+            None => dispatch,
         };
-        if let Err(why) = self.perform_action(action, &dispatch).await {
-            self.reject(&dispatch, &why);
-        }
-    }
-
-    /// Applies an action that needs no preparation, or whose preparation has finished.
-    pub(super) async fn perform_action(&mut self, action: StateAction, dispatch: &Dispatch) -> Refused {
         let origin = dispatch.origin.clone();
-        match (&dispatch.place, self.chat_at(&dispatch.place)) {
+        let outcome = match self.chat_at(&dispatch.place) {
             // Boxed, because every message occupies as much memory as the largest future.
-            (Place::Annotations, _) => Box::pin(self.annotate(action, Some(origin))).await,
-            (Place::Session, _) => self.session_action(action, origin, dispatch).await,
-            (_, Some(at)) => self.chat_action(at, action, origin, dispatch).await,
-            (_, None) => refuse(NO_SUCH_CHAT),
+            _ if dispatch.place == Place::Annotations => Box::pin(self.annotate(action, Some(origin))).await,
+            _ if dispatch.place == Place::Session => self.session_action(action, origin, &dispatch).await,
+            Some(at) => self.chat_action(at, action, origin, &dispatch).await,
+            None => return self.reject(&dispatch, NO_SUCH_CHAT),
+        };
+        if let Err(why) = outcome {
+            self.reject(&dispatch, &why);
         }
     }
 
@@ -254,40 +254,45 @@ impl Actor {
         Ok(())
     }
 
-    /// Checks whether the session's directories may change as an action says, apart from whether a new one exists.
-    pub(super) fn may_change_directories(&self, action: &StateAction) -> Refused {
+    async fn change_directories(&mut self, action: StateAction, origin: Option<Origin>) -> Refused {
         if self.chats.iter().any(|chat| chat.running().is_some()) {
             return refuse(FOLDERS_IN_USE);
         }
         let folders = self.state.working_directories.clone().unwrap_or_default();
         let agent = self.agent.as_ref();
         let many = agent.is_some_and(|agent| agent.multiple_directories == Some(true));
-        match action {
-            StateAction::SessionWorkingDirectorySet(_) if !many => refuse(one_folder(&self.entry.provider)),
+        match &action {
+            StateAction::SessionWorkingDirectorySet(_) if !many => {
+                return refuse(one_folder(&self.entry.provider));
+            }
             StateAction::SessionWorkingDirectoryRemoved(removed)
                 if folders.first() == Some(&removed.directory) =>
             {
-                refuse("the first folder can be replaced but not removed")
+                return refuse("the first folder can be replaced but not removed");
             }
             StateAction::SessionWorkingDirectoryRemoved(removed) if !folders.contains(&removed.directory) => {
-                refuse(format!("{} is not a folder of this session", removed.directory))
+                return refuse(format!("{} is not a folder of this session", removed.directory));
             }
             StateAction::SessionWorkingDirectoryReplaced(replaced)
                 if folders.first() == Some(&replaced.directory) =>
             {
-                refuse(format!("{} cannot move to another first folder", self.entry.provider))
+                return refuse(format!("{} cannot move to another first folder", self.entry.provider));
             }
-            _ => Ok(()),
+            _ => {}
         }
-    }
-
-    async fn change_directories(&mut self, action: StateAction, origin: Option<Origin>) -> Refused {
-        // Another client may have changed them while the new one was checked.
-        self.may_change_directories(&action)?;
         let removed = match &action {
             StateAction::SessionWorkingDirectoryRemoved(removed) => Some(removed.directory.clone()),
             _ => None,
         };
+        let named = match &action {
+            StateAction::SessionWorkingDirectorySet(set) => Some(set.directory.clone()),
+            StateAction::SessionWorkingDirectoryReplaced(replaced) => Some(replaced.replacement.clone()),
+            _ => None,
+        };
+        if let Some(named) = named {
+            let checked = self.sessions.workspace.check_directories(&[named], Directories::Served).await;
+            checked.map_err(|refused| refused.message)?;
+        }
         if self.apply_session(action, origin) {
             self.refresh_row();
             self.stored_session(self.keep_session()).await;

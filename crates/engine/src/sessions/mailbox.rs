@@ -220,6 +220,8 @@ pub enum ToSession {
         chat: u64,
         /// The message's id.
         id: String,
+        /// The number of the call, if the message came from a client.
+        call: Option<u64>,
         /// Whether the backend accepted it.
         taken: bool,
         /// The receiver of the same result, if the message did not come from a client.
@@ -477,6 +479,14 @@ impl ToSession {
     /// Whether the message is a client's cancellation of a turn.
     pub(super) fn is_cancellation(&self) -> bool {
         matches!(self, Self::Dispatch(dispatch) if dispatch.row.class == Class::Cancel)
+    }
+
+    /// Returns the turn that a client's action names.
+    pub(super) fn turn(&self) -> Option<&str> {
+        match self {
+            Self::Dispatch(dispatch) => dispatch.action.get("turnId").and_then(Value::as_str),
+            _ => None,
+        }
     }
 
     /// Whether the message reports a turn's usage.

@@ -182,7 +182,6 @@ impl Actor {
             connection: *connection,
             chat,
             is_question: matches!(needs, Needs::Answer { .. }),
-            is_for_all_chats: false,
             waiting: Vec::new(),
         });
         let (sessions, mailbox) = (self.sessions.clone(), self.mailbox.clone());
@@ -332,7 +331,8 @@ fn too_much(of: &str, most: usize) -> String {
 impl Chat {
     /// Returns the chat's pending messages by id, and its draft.
     fn waits(&self) -> impl Iterator<Item = (Option<&str>, &Message)> {
-        let queued = self.state.queued_messages.iter().flatten().chain(&self.steering);
+        let queued =
+            self.state.queued_messages.iter().flatten().chain(self.steering.iter().map(|(_, held)| held));
         let queued = queued.map(|held| (Some(held.id.as_str()), &held.message));
         queued.chain(self.state.draft.iter().map(|draft| (None, draft)))
     }

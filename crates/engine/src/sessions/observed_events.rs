@@ -87,6 +87,6 @@ impl Actor {
         let set = ChatPendingMessageSetAction { kind, id: id.clone(), message };
         self.apply_chat(at, StateAction::ChatPendingMessageSet(set), None);
         self.flush_out();
-        self.await_steered(at, id, wait, Some(answer));
+        self.await_steered(at, (id, None), wait, Some(answer));
     }
 }

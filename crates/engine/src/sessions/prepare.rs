@@ -1,18 +1,17 @@
-//! The preparation of an action: evaluating the policies, storing attachments and checking a directory. They wait for a
-//! plugin or a file system, so they run outside the mailbox. Later messages of the same client to the same chat wait for the preparation; all others
+//! The preparation of an action: evaluating the policies and storing attachments. Both wait for a plugin, so they run
+//! outside the mailbox. Later messages of the same client to the same chat wait for the preparation; all others
 //! continue.
 
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{Message, PendingMessageKind};
 
-use super::Place;
 use super::actor::Actor;
 use super::mailbox::{Dispatch, ToSession};
 use super::queue::Posted;
 use crate::core::ids::ConnectionId;
+use crate::core::refusals::NO_SUCH_CHAT;
 use crate::core::tasks;
 use crate::users::policies::Use;
-use crate::workspace::directories::Directories;
 
 /// An action that is being prepared.
 #[derive(Debug)]
@@ -23,8 +22,6 @@ pub(super) struct Preparing {
     pub chat: Option<u64>,
     /// Whether this prepares the answer to a client's request; a cancellation does not wait for that.
     pub is_question: bool,
-    /// Whether the client's later messages to all chats wait, because this changes what their turns work in.
-    pub is_for_all_chats: bool,
     #[expect(clippy::vec_box, reason = "messages arrive boxed and are forwarded as they arrived")]
     pub waiting: Vec<Box<Posted>>,
 }
@@ -36,8 +33,6 @@ struct Wanted {
     policies: Option<Option<String>>,
     /// Whether the action's message has attachments to store.
     attachments: bool,
-    /// The directory that the session is to get.
-    directory: Option<String>,
 }
 
 /// Returns the message of a client's action.
@@ -57,16 +52,11 @@ impl Actor {
     /// The action is invalid.
     pub(super) fn prepare(
         &mut self,
+        at: usize,
         action: &StateAction,
         dispatch: Dispatch,
     ) -> Result<Option<Dispatch>, (Dispatch, String)> {
-        let at = self.chat_at(&dispatch.place);
-        let wanted = match at {
-            Some(at) => self.wanted(at, action, &dispatch),
-            None if dispatch.place == Place::Session => self.wanted_directory(action),
-            None => Ok(None),
-        };
-        let wanted = match wanted {
+        let wanted = match self.wanted(at, action, &dispatch) {
             Ok(Some(wanted)) => wanted,
             Ok(None) => return Ok(Some(dispatch)),
             Err(why) => return Err((dispatch, why)),
@@ -76,9 +66,8 @@ impl Actor {
         self.preparing.push(Preparing {
             number,
             connection: dispatch.connection.id,
-            chat: at.map(|at| self.chats[at].number),
+            chat: Some(self.chats[at].number),
             is_question: false,
-            is_for_all_chats: wanted.directory.is_some(),
             waiting: Vec::new(),
         });
         let (sessions, entry, mailbox) = (self.sessions.clone(), self.entry.clone(), self.mailbox.clone());
@@ -90,11 +79,6 @@ impl Actor {
                     let wanted = Use { agent: &entry.provider, model: model.as_deref(), computer: None };
                     let asked = sessions.access.may_use(dispatch.sender.as_deref(), wanted).await;
                     asked.map_err(|refused| refused.message)?;
-                }
-                if let Some(directory) = wanted.directory {
-                    let directories = [directory];
-                    let checked = sessions.workspace.check_directories(&directories, Directories::Served);
-                    checked.await.map_err(|refused| refused.message)?;
                 }
                 match message_of(&mut action) {
                     Some(message) if wanted.attachments => {
@@ -135,20 +119,8 @@ impl Actor {
         let wanted = Wanted {
             policies: asks.then(|| message.model.as_ref().map(|model| model.id.clone())),
             attachments,
-            directory: None,
         };
         Ok((asks || attachments).then_some(wanted))
-    }
-
-    fn wanted_directory(&self, action: &StateAction) -> Result<Option<Wanted>, String> {
-        let directory = match action {
-            StateAction::SessionWorkingDirectorySet(set) => &set.directory,
-            StateAction::SessionWorkingDirectoryReplaced(replaced) => &replaced.replacement,
-            _ => return Ok(None),
-        };
-        self.may_change_directories(action)?;
-        let directory = Some(directory.clone());
-        Ok(Some(Wanted { policies: None, attachments: false, directory }))
     }
 
     /// Handles an action whose preparation has finished, then the messages that waited for it.
@@ -159,11 +131,11 @@ impl Actor {
         outcome: Result<Box<StateAction>, String>,
     ) {
         let at = self.preparing.iter().position(|preparing| preparing.number == number);
-        // In order: a message that waited for one of them may have to wait for another one next.
         let waiting = at.map(|at| self.preparing.remove(at).waiting).unwrap_or_default();
-        let outcome = match outcome {
-            Ok(action) => self.perform_action(*action, &dispatch).await,
-            Err(why) => Err(why),
+        let outcome = match (outcome, self.chat_at(&dispatch.place)) {
+            (Ok(action), Some(at)) => self.chat_action(at, *action, dispatch.origin.clone(), &dispatch).await,
+            (Ok(_), None) => Err(NO_SUCH_CHAT.to_owned()),
+            (Err(why), _) => Err(why),
         };
         if let Err(why) = outcome {
             self.reject(&dispatch, &why);
@@ -173,33 +145,24 @@ impl Actor {
         }
     }
 
-    /// Holds a client's message back if an action of the same client is being prepared; returns any other message. A new
-    /// chat also waits for the directories that it is to work in.
+    /// Holds a client's message back if an action of the same client is being prepared; returns any other message.
     pub(super) fn waits_for_prepared(&mut self, posted: Box<Posted>) -> Option<Box<Posted>> {
         if self.preparing.is_empty() {
             return Some(posted);
         }
         let message = &posted.message;
-        if matches!(message, ToSession::OpenChat { .. }) {
-            return match self.preparing.iter_mut().find(|preparing| preparing.is_for_all_chats) {
-                Some(preparing) => {
-                    preparing.waiting.push(posted);
-                    None
-                }
-                None => Some(posted),
-            };
-        }
         let Some(connection) = message.dispatched_by() else { return Some(posted) };
         let chat = message.place().and_then(|place| self.chat_at(place)).map(|at| self.chats[at].number);
         let cancels = message.is_cancellation();
-        // A cancellation waits only behind the turn that it cancels.
+        // A cancellation waits for no answer, unless the start of its turn does.
+        let turn = message.turn();
         let has_turn = |preparing: &Preparing| {
-            preparing.waiting.iter().any(|posted| posted.message.place() == message.place())
+            turn.is_some() && preparing.waiting.iter().any(|posted| posted.message.turn() == turn)
         };
         let of = |preparing: &&mut Preparing| {
-            let is_of_chat = preparing.chat == chat && !(preparing.is_question && cancels);
-            let is_for_all = preparing.is_for_all_chats && (!cancels || has_turn(preparing));
-            preparing.connection == connection && (is_of_chat || is_for_all)
+            preparing.connection == connection
+                && preparing.chat == chat
+                && (!(preparing.is_question && cancels) || has_turn(preparing))
         };
         match self.preparing.iter_mut().find(of) {
             Some(preparing) => {

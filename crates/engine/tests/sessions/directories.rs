@@ -1,13 +1,7 @@
 //! The directories of a session that change while it is there: what its backend is handed, and whose files are completed.
 
-use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
 use ostler_contract::points::{Emit, ResourceCompletion, ResourceFacts, ResourceStore};
 use ostler_contract::{Call, Value, json};
-use ostler_engine::{Found, LocalSystem, Pinned};
 use ostler_testkit::{MemoryHost, RawClient, Stage};
 
 const SESSION: &str = "stage:/1";
@@ -103,63 +97,4 @@ async fn the_same_directory_again_starts_nothing_anew() {
     client.dispatch(CHAT, 3, started).await;
     client.actions_until("chat/turnStarted").await;
     assert_eq!(stage.started(), 1);
-}
-
-/// A disk on which each directory exists; looking at B takes as long as a test wants.
-struct SlowDisk(Mutex<Receiver<()>>);
-
-impl LocalSystem for SlowDisk {
-    fn home(&self) -> Option<String> {
-        None
-    }
-
-    fn look(&self, path: &str) -> Option<Found> {
-        if path == "/srv/b" {
-            let _ = self.0.lock().unwrap().recv_timeout(Duration::from_secs(10));
-        }
-        Some(Found { real: path.to_owned(), is_directory: true })
-    }
-
-    fn parts(&self) -> Result<BTreeMap<String, Pinned>, String> {
-        Ok(BTreeMap::new())
-    }
-}
-
-#[tokio::test]
-async fn a_directory_that_cannot_be_looked_at_holds_up_only_what_its_client_says_next() {
-    let (looked, look) = channel();
-    let stage = Stage::default().in_many_folders();
-    let host = MemoryHost::builder()
-        .plugin(stage.plugin(), json!({}))
-        .options(|options| options.delta_window_ms = 0)
-        .here(Arc::new(SlowDisk(Mutex::new(look))))
-        .start()
-        .await;
-    let (mut client, mut other) = (host.raw(), host.raw());
-    client.initialize("c").await;
-    other.initialize("o").await;
-    let create = json!({ "channel": SESSION, "workingDirectories": [A] });
-    client.request("createSession", create).await.unwrap();
-    for channel in [SESSION, CHAT] {
-        client.request("subscribe", json!({ "channel": channel })).await.unwrap();
-        other.request("subscribe", json!({ "channel": channel })).await.unwrap();
-    }
-    client.dispatch(SESSION, 1, json!({ "type": "session/workingDirectorySet", "directory": B })).await;
-    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
-    client.dispatch(CHAT, 2, turn).await;
-    client.dispatch(CHAT, 3, json!({ "type": "chat/turnCancelled", "turnId": "t" })).await;
-    other.dispatch(SESSION, 1, json!({ "type": "session/titleChanged", "title": "Plan" })).await;
-    let seen = other.actions_until("session/titleChanged").await;
-    assert_eq!(seen.len(), 1, "neither the directory nor the turn: {seen:#?}");
-    // A look at a directory is more than one look at its path.
-    (0..8).for_each(|_| looked.send(()).unwrap());
-    let mut seen = client.actions_until("chat/turnStarted").await;
-    seen.extend(client.actions_until("chat/turnCancelled").await);
-    let own = seen.iter().filter(|seen| seen["origin"]["clientId"] == "c");
-    let own: Vec<_> = own.map(|seen| (&seen["action"]["type"], seen.get("rejectionReason"))).collect();
-    let names =
-        ["session/workingDirectorySet", "chat/turnStarted", "chat/turnCancelled"].map(|name| json!(name));
-    assert_eq!(own, names.iter().map(|name| (name, None)).collect::<Vec<_>>());
-    let start = stage.start(stage.started() - 1);
-    assert_eq!(start.additional, Some(vec!["/srv/b".to_owned()]));
 }

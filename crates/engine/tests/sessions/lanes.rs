@@ -940,3 +940,24 @@ async fn attachments_that_are_never_read_hold_up_only_the_move_of_their_chat() {
     assert!(since.elapsed() >= Duration::from_secs(10), "{:?}", since.elapsed());
     seen(&host, "b", SECOND).await;
 }
+
+/// Each call of the backend has an outcome of its own, also if a client sends a message again with the same id.
+#[tokio::test(start_paused = true)]
+async fn the_outcome_of_one_steering_message_is_not_that_of_the_next_one() {
+    let stage = Stage::default().never_steering();
+    let (_host, mut client) = running(&stage).await;
+    let steering = |text: &str| {
+        json!({ "type": "chat/pendingMessageSet", "kind": "steering", "id": "s",
+            "message": { "text": text, "origin": { "kind": "user" } } })
+    };
+    client.dispatch(&chat(), 2, steering("Left.")).await;
+    let removed = json!({ "type": "chat/pendingMessageRemoved", "kind": "steering", "id": "s" });
+    client.dispatch(&chat(), 3, removed).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    client.dispatch(&chat(), 4, steering("Later.")).await;
+    echo_of(&mut client, 4).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let seen = client.ready_frames().await;
+    let queued = seen.iter().filter(|frame| frame["params"]["action"]["kind"] == "queued").count();
+    assert_eq!((told(&stage, "steer"), queued), (2, 0), "the agent has taken the second one: {seen:#?}");
+}

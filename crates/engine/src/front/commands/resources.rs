@@ -96,20 +96,24 @@ impl Requester {
         params: &c::ResourceReadParams,
     ) -> Result<(ResourceReadResult, Charge), RpcError> {
         let (resources, encoding) = (&self.front().resources, params.encoding.as_ref());
-        let mut charge = self.connection.outbox.budget().take_anyway(0);
-        for again in [false, true] {
-            let content = resources.ask_for_content(client, &params.uri, encoding).await?;
-            // The content, and its form as base64 or JSON text, whichever is larger.
-            let size = content.data.len().saturating_mul(8) / 3;
-            if charge.try_grow(size.saturating_sub(charge.bytes())) {
-                return Ok((result_of(encoded_as(content, encoding)), charge));
-            }
-            drop(content);
-            if !again {
-                charge = self.connection.room(size).await?;
-            }
+        // The content, and its form as base64 or JSON text, whichever is larger.
+        let size_of = |content: &ResourceContent| content.data.len().saturating_mul(8) / 3;
+        let content = resources.ask_for_content(client, &params.uri, encoding).await?;
+        let size = size_of(&content);
+        if let Some(charge) = self.connection.outbox.budget().try_take(size) {
+            return Ok((result_of(encoded_as(content, encoding)), charge));
         }
-        Err(no_memory())
+        // The client's answer needs room as well, which is free when it is asked again.
+        let answer = 2 * content.data.len();
+        drop(content);
+        let mut charge = self.connection.room(size.saturating_add(answer)).await?;
+        charge.set(size);
+        let content = resources.ask_for_content(client, &params.uri, encoding).await?;
+        let more = size_of(&content).saturating_sub(charge.bytes());
+        match more == 0 || charge.try_grow(more) {
+            true => Ok((result_of(encoded_as(content, encoding)), charge)),
+            false => Err(no_memory()),
+        }
     }
 
     /// Lists a directory or the root of a scheme.
