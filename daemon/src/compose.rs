@@ -162,7 +162,7 @@ async fn compose_with(
         config_dir: settings.dir.clone(),
         facts,
         calls,
-        log: Arc::new(move |line| lines.warn(line)),
+        log: Arc::new(move |level, line| lines.write(level, line)),
         hidden: hidden.clone(),
     };
     check_order(&settings.plugins)?;

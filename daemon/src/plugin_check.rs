@@ -118,7 +118,7 @@ impl PluginCheck {
             config_dir: self.config_dir.clone(),
             facts,
             calls,
-            log: Arc::new(move |line| of_loader.add(&of_loader.loading, line)),
+            log: Arc::new(move |_, line| of_loader.add(&of_loader.loading, line)),
             hidden: hidden.clone(),
         };
         let entry = PluginConfig {

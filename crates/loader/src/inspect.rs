@@ -8,12 +8,16 @@ use ostler_contract::problem::Problem;
 use ostler_contract::protocol::nearest::nearest;
 use ostler_contract::{Module, Plugin, PluginId, PluginSource, Value};
 use tokio::time::Instant;
+use tracing::Level;
 
 use crate::id::id_of;
 use crate::load::{LIMIT, PluginConfig, in_time};
 use crate::manifest::Manifest;
 use crate::options::{self, SchemaInfo};
 use crate::resolve::resolve;
+
+/// Receives log lines with their level: `WARN` for what failed, `INFO` for what works.
+pub type LineSink = Arc<dyn Fn(Level, &str) + Send + Sync>;
 
 /// Imports the plugins of a configuration.
 #[derive(Clone)]
@@ -27,7 +31,7 @@ pub struct Importer {
     /// The SDK's version.
     pub sdk_version: String,
     /// Receives log lines.
-    pub log: Arc<dyn Fn(&str) + Send + Sync>,
+    pub log: LineSink,
 }
 
 /// An inspected entry of the configuration.
@@ -141,8 +145,8 @@ impl Importer {
         looked
     }
 
-    pub(crate) fn say(&self, line: &str) {
-        (self.log)(line);
+    pub(crate) fn warn(&self, line: &str) {
+        (self.log)(Level::WARN, line);
     }
 
     /// Suggests a plugin with a similar name that can be loaded.
@@ -173,7 +177,7 @@ impl Importer {
         let resolved = resolved.map_err(|problem| self.with_hint(problem))?;
         let name = resolved.manifest.name.clone().unwrap_or_else(|| entry.name.clone());
         resolved.manifest.check_sdk(&name, &self.sdk_version)?;
-        self.say(&format!("plugin {} loading", entry.name));
+        (self.log)(Level::INFO, &format!("plugin {} loading", entry.name));
         let begun = Instant::now();
         let failed = |why: String| Problem::Import {
             id: entry.name.clone(),
@@ -182,11 +186,11 @@ impl Importer {
             why,
         };
         let import = self.source.import(&resolved.path, &entry.name);
-        let module = match in_time(import, &entry.name, "importing", |line| self.say(line)).await {
+        let module = match in_time(import, &entry.name, "importing", |line| self.warn(line)).await {
             Ok(Ok(module)) => module,
             Ok(Err(thrown)) => {
                 if let Some(stack) = &thrown.stack {
-                    self.say(&format!("plugin {}: {}\n{stack}", entry.name, thrown.message));
+                    self.warn(&format!("plugin {}: {}\n{stack}", entry.name, thrown.message));
                 }
                 return Err(failed(thrown.message));
             }

@@ -13,7 +13,7 @@ pub mod options;
 mod resolve;
 
 pub use hidden::Hidden;
-pub use inspect::{Importer, InspectedPlugin};
+pub use inspect::{Importer, InspectedPlugin, LineSink};
 pub use load::{Loaded, LoadedPlugin, Loader, PluginConfig, State};
 pub use manifest::{Manifest, satisfies};
 pub use resolve::{Resolved, resolve};

@@ -17,9 +17,10 @@ use ostler_contract::{
 };
 use tokio::time::Instant;
 use tokio::time::error::Elapsed;
+use tracing::Level;
 
 use crate::hidden::Hidden;
-use crate::inspect::{Importer, InspectedPlugin, known};
+use crate::inspect::{Importer, InspectedPlugin, LineSink, known};
 use crate::options::{self, SchemaInfo};
 
 /// The limit of an import or an `apply`, after which the daemon continues without the plugin.
@@ -96,7 +97,7 @@ pub struct Loader {
     /// The host's calls.
     pub calls: Arc<dyn HostCalls>,
     /// Takes log lines.
-    pub log: Arc<dyn Fn(&str) + Send + Sync>,
+    pub log: LineSink,
     /// Receives every credential that is passed to a plugin.
     pub hidden: Hidden,
 }
@@ -222,7 +223,8 @@ impl Loader {
                                 .path
                                 .as_ref()
                                 .map_or_else(|| "bundled".to_owned(), |path| path.display().to_string());
-                            self.say(format!("plugin {id} from {from} in {} ms", row.took.as_millis()));
+                            let line = format!("plugin {id} from {from} in {} ms", row.took.as_millis());
+                            (self.log)(Level::INFO, &line);
                             fold.plugin(host, recorder);
                         }
                         Err(problem) => {
@@ -239,7 +241,7 @@ impl Loader {
                 }
                 // A plugin that is off costs nothing, even if it is not installed.
                 (_, _, Some(problem)) => {
-                    self.say(format!("plugin {} is disabled: {problem}", looked.entry.name))
+                    self.warn(&format!("plugin {} is disabled: {problem}", looked.entry.name))
                 }
                 _ => {}
             }
@@ -250,8 +252,8 @@ impl Loader {
         Loaded { registry, problems, plugins, modules }
     }
 
-    fn say(&self, line: String) {
-        (self.log)(&line);
+    fn warn(&self, line: &str) {
+        (self.log)(Level::WARN, line);
     }
 
     async fn apply(
@@ -286,7 +288,7 @@ impl Loader {
         if let Some(schema) = schema {
             options::check(id, schema, &read.checked)?;
             for key in options::unknown_keys(schema, configured) {
-                self.say(Problem::UnknownOption { id: id.to_string(), key: key.to_owned() }.to_string());
+                self.warn(&Problem::UnknownOption { id: id.to_string(), key: key.to_owned() }.to_string());
             }
         }
         let asked = Arc::new(AtomicBool::new(false));
@@ -302,7 +304,7 @@ impl Loader {
         let options = options.frozen(read.frozen).with_secrets(read.secrets).without(read.left_out);
         let applying = async { module.apply(handed, options).await };
         let applying = AssertUnwindSafe(applying).catch_unwind();
-        let outcome = match in_time(applying, id, "in its apply", |line| self.say(line.to_owned())).await {
+        let outcome = match in_time(applying, id, "in its apply", |line| self.warn(line)).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(Thrown::new("apply panicked")),
             Err(_) => {
@@ -314,7 +316,7 @@ impl Loader {
         let took = begun.elapsed();
         if let Err(thrown) = outcome {
             if let Some(stack) = &thrown.stack {
-                self.say(format!("plugin {id}: {}\n{stack}", thrown.message));
+                self.warn(&format!("plugin {id}: {}\n{stack}", thrown.message));
             }
             return Err(Problem::Failed { id: id.to_string(), ms: took.as_millis(), why: thrown.message });
         }

@@ -90,7 +90,7 @@ impl Bench {
             config_dir: self.dir.path().to_owned(),
             facts: Arc::new(HostFacts { version: "0.1.0".to_owned(), ..HostFacts::default() }),
             calls: door.clone(),
-            log: Arc::new(move |line| log.lock().unwrap().push(line.to_owned())),
+            log: Arc::new(move |_, line| log.lock().unwrap().push(line.to_owned())),
             hidden: Default::default(),
         };
         let caller = ostler_contract::Caller {

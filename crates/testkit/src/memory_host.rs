@@ -331,7 +331,7 @@ impl Builder {
             config_dir: self.folder,
             facts,
             calls: door,
-            log: Arc::new(move |line| lines.write(line)),
+            log: Arc::new(move |_, line| lines.write(line)),
             hidden: Default::default(),
         };
         let loaded = loader.load(&self.entries, own.seal()).await;

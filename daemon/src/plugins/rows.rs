@@ -151,7 +151,7 @@ pub fn importer(place: &Place, files: &ConfigFiles) -> Importer {
         source: Arc::new(JsSource::new(js)),
         config_dir: files.dir.clone(),
         sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
-        log: Arc::new(say),
+        log: Arc::new(move |_, line| say(line)),
     }
 }
 
