@@ -29,7 +29,7 @@ const MAX_BYTES: usize = 4 << 20;
 /// The annotations of a session.
 #[derive(Debug, Default)]
 pub(super) enum Annotations {
-    /// Nobody has used them since the session woke.
+    /// Not used since the session woke.
     #[default]
     Unread,
     /// They are being read from the store; messages about them wait in this order.
