@@ -35,6 +35,10 @@ pub(crate) fn no_memory() -> RpcError {
     )
 }
 
+pub(crate) fn no_memory_to_read() -> RpcError {
+    RpcError::internal("the memory of the host is in use (limits.memoryMb); try to read it again later")
+}
+
 /// The longest text of a client's message, in bytes. A session's messages are in memory while it is awake.
 const LONGEST_MESSAGE: usize = 4 * 1024 * 1024;
 

@@ -11,7 +11,7 @@ use ostler_contract::points::{
     Reader, ResourceChanged, ResourceContent, ResourceResolving, ResourceStore, SchemeProvider,
 };
 use ostler_contract::registry::{Owned, Registrant};
-use ostler_contract::{Call, HostFunction, Thrown, json, limit};
+use ostler_contract::{Call, Charge, HostFunction, Thrown, json, limit};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::commands::ContentEncoding;
 use ostler_protocol::wire::state::ResourceWatchState;
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::core::fanout::Outgoing;
 use crate::core::ids::ConnectionId;
-use crate::core::refusals::nothing_serves;
+use crate::core::refusals::{no_memory_to_read, nothing_serves};
 use crate::core::shared::Core;
 use crate::core::tasks;
 use crate::resources::patterns::WatchFilter;
@@ -50,6 +50,9 @@ const WATCHES: usize = 96;
 
 /// The maximum size that providers of files read.
 const LARGEST_READ: usize = 32 * 1024 * 1024;
+
+/// The assumed size of a resource if its provider does not report it.
+const UNKNOWN_SIZE: usize = 1024 * 1024;
 
 /// A bare path is a file.
 pub(crate) fn scheme_of(uri: &str) -> String {
@@ -88,7 +91,7 @@ impl Resources {
         })
     }
 
-    /// Reads a resource of a client or a provider on behalf of an owner of work.
+    /// Reads a resource of a client or a provider on behalf of an owner of work. A provider's content is charged while it is read.
     pub(crate) async fn content_for(
         &self,
         owned: Option<&str>,
@@ -112,7 +115,18 @@ impl Resources {
                 return Err(refusal.into());
             }
         }
+        let _charge = self.room(self.size_of(&provider, uri, reader.clone()).await).await?;
         provider.provider.read.within(limit::RESOURCE, (uri.to_owned(), reader)).await
+    }
+
+    /// Charges the host for content that is read without a client's request, as soon as there is memory.
+    ///
+    /// # Errors
+    /// `-32603` if there is none in time.
+    pub(crate) async fn room(&self, bytes: usize) -> Result<Charge, RpcError> {
+        let budget = &self.core.budget;
+        let charge = tokio::time::timeout(limit::RESOURCE, budget.take(bytes.min(budget.largest()))).await;
+        charge.ok().flatten().ok_or_else(no_memory_to_read)
     }
 
     /// Schemes the host serves itself; no plugin can take their names.
@@ -151,22 +165,23 @@ impl Resources {
             .ok_or_else(|| nothing_serves(&scheme))
     }
 
-    /// Returns the size of a file in bytes, if its provider reports it.
+    /// Returns the size of a resource in bytes: that of a file as its provider reports it, or an assumed one.
     pub(crate) async fn size_of(
         &self,
         held: &Owned<SchemeProvider>,
         uri: &str,
         reader: Option<Reader>,
-    ) -> Option<usize> {
-        let resolve = held.provider.resolve.as_ref().filter(|_| held.scheme.eq_ignore_ascii_case("file"))?;
+    ) -> usize {
+        let is_file = held.scheme.eq_ignore_ascii_case("file");
+        let Some(resolve) = held.provider.resolve.as_ref().filter(|_| is_file) else { return UNKNOWN_SIZE };
         let options = ResourceResolving { follow_symlinks: true };
         // The read reports errors.
-        let facts = resolve.within(limit::RESOURCE, (uri.to_owned(), reader, options)).await.ok()?;
-        usize::try_from(facts.size?).ok().map(|size| size.min(LARGEST_READ))
+        let facts = resolve.within(limit::RESOURCE, (uri.to_owned(), reader, options)).await;
+        let size = facts.ok().and_then(|facts| usize::try_from(facts.size?).ok());
+        size.map_or(UNKNOWN_SIZE, |size| size.min(LARGEST_READ))
     }
 
-    /// Returns the provider of a URI if it can be read: calls its `authorize` before the check of the grant. Calls a
-    /// member of a provider. Its error is returned, and logged with the plugin's name.
+    /// Calls a member of a provider. Its error is returned, and logged with the plugin's name.
     pub(crate) async fn asked<T>(
         &self,
         held: &Owned<SchemeProvider>,
@@ -185,6 +200,7 @@ impl Resources {
         })
     }
 
+    /// Returns the provider of a URI if it can be read: calls its `authorize` before the check of the grant.
     pub(crate) async fn readable(
         &self,
         uri: &str,

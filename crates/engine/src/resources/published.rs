@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use ostler_contract::points::ResourceContent;
+use ostler_contract::{Budget, Charge};
 use ostler_protocol::wire::commands::{ContentEncoding, ResourceReadResult};
 use ostler_protocol::{RpcError, Value, uri};
 use percent_encoding::percent_decode_str;
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 use super::Resources;
 use crate::core::long_work::long_work;
+use crate::core::refusals::no_memory;
 use crate::users::clients::{Answer, Client};
 use crate::users::principal::Principal;
 
@@ -155,8 +157,41 @@ impl Resources {
         Ok(encoded_as(content, encoding.as_ref()))
     }
 
+    /// Reads a resource of a client in the encoding of its answer; `size_of` is the memory of the content, which is
+    /// charged to `budget`. It is known once the client has answered: if there is no room then, the content is dropped,
+    /// and requested again when there is. A client that does not answer thus occupies no memory.
+    ///
+    /// # Errors
+    /// That of the client; `-32603` if there is no room for the second answer.
+    pub(crate) async fn read_published_within(
+        &self,
+        budget: &Budget,
+        client: &Publisher,
+        uri: &str,
+        encoding: Option<&ContentEncoding>,
+        size_of: impl Fn(&ResourceContent) -> usize,
+    ) -> Result<(ResourceContent, Charge), RpcError> {
+        let content = self.ask_for_content(client, uri, encoding).await?;
+        let size = size_of(&content);
+        if let Some(charge) = budget.try_take(size) {
+            return Ok((content, charge));
+        }
+        // The client's answer needs room as well, which is free when it is asked again.
+        let answer = 2 * content.data.len();
+        drop(content);
+        let charge = budget.take(size.saturating_add(answer)).await;
+        let mut charge = charge.ok_or_else(|| RpcError::internal("the connection is closed"))?;
+        charge.set(size);
+        let content = self.ask_for_content(client, uri, encoding).await?;
+        let more = size_of(&content).saturating_sub(charge.bytes());
+        match more == 0 || charge.try_grow(more) {
+            true => Ok((content, charge)),
+            false => Err(no_memory()),
+        }
+    }
+
     /// Requests the content of a resource from a client; returns it in the encoding of the answer.
-    pub(crate) async fn ask_for_content(
+    async fn ask_for_content(
         &self,
         client: &Publisher,
         uri: &str,

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
 use ostler_contract::points::{KeptAttachment, ResourceContent, SessionStore};
 use ostler_contract::{Thrown, limit};
+use ostler_protocol::message::MAX_FRAME;
 use ostler_protocol::wire::commands::ContentEncoding;
 use ostler_protocol::wire::state::{Message, MessageAttachment, MessageResourceAttachment, Turn};
 use ostler_protocol::{RpcError, uri};
@@ -16,6 +17,8 @@ use crate::sessions::Sessions;
 
 /// Maximum size of an attachment that stays in its message, in bytes.
 const INLINE_MAX: usize = 4096;
+/// Maximum size of an attachment, in bytes: as base64, it was part of one message.
+const SIZE_MAX: usize = MAX_FRAME / 4 * 3;
 
 impl Sessions {
     /// Returns the store that persists attachments, if there is one.
@@ -56,7 +59,8 @@ impl Sessions {
     }
 
     /// Reads the resource at a URI as the owner of a session: an attachment, a resource that a client publishes, or one
-    /// that a provider serves.
+    /// that a provider serves. An attachment and a provider's content are charged while they are read; then the content
+    /// is the reader's.
     pub(crate) async fn content_for_session(
         &self,
         session: &str,
@@ -65,7 +69,8 @@ impl Sessions {
         if let Some(text) = uri::inline_text(uri) {
             return Ok(ResourceContent::text(text));
         }
-        if uri::attachment_id(uri).is_some() {
+        if let Some(id) = uri::attachment_id(uri) {
+            let _charge = self.resources.room(size_of_attachment(id).saturating_mul(4) / 3).await?;
             return Ok(content_of(self.read_attachment(uri).await?));
         }
         let entry = self.session_at(session).await;
@@ -186,9 +191,10 @@ fn id_of(content_type: &str, bytes: &[u8]) -> String {
     format!("{}-{}", hex::encode(context.finish()), bytes.len())
 }
 
-/// Returns the size in an attachment's id, in bytes; `None` for an id of an earlier version, which has none.
-pub(crate) fn size_of_attachment(id: &str) -> Option<usize> {
-    id.rsplit_once('-')?.1.parse().ok()
+/// Returns the size in an attachment's id, in bytes; the largest possible one for an id of an earlier version, which has
+/// none.
+pub(crate) fn size_of_attachment(id: &str) -> usize {
+    id.rsplit_once('-').and_then(|(_, size)| size.parse().ok()).unwrap_or(SIZE_MAX).min(SIZE_MAX)
 }
 
 /// Returns the number of bytes in a base64 text, without decoding it.
@@ -203,11 +209,12 @@ mod tests {
     #[test]
     fn the_id_of_an_attachment_contains_its_size() {
         let id = id_of("image/png", &[7; 5000]);
-        assert_eq!(size_of_attachment(&id), Some(5000));
+        assert_eq!(size_of_attachment(&id), 5000);
         assert_eq!(id_of("image/png", &[7; 5000]), id);
         assert_ne!(id_of("image/gif", &[7; 5000]), id);
         let (hash, _) = id.split_once('-').unwrap();
-        assert_eq!((hash.len(), size_of_attachment(hash)), (64, None));
+        assert_eq!((hash.len(), size_of_attachment(hash)), (64, SIZE_MAX));
+        assert_eq!(size_of_attachment(&format!("{hash}-99999999999")), SIZE_MAX);
     }
 
     #[test]

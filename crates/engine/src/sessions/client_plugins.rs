@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ostler_contract::points::ClientPlugin;
-use ostler_contract::{Budget, HostFunction};
+use ostler_contract::points::{ClientPlugin, ResourceContent};
+use ostler_contract::{Budget, Charge, HostFunction};
 use ostler_protocol::wire::actions::{
     SessionCustomizationRemovedAction, SessionCustomizationUpdatedAction, StateAction,
 };
@@ -390,7 +390,7 @@ impl Source {
                         directories.push((uri, path));
                     }
                     "file" => {
-                        let content = self.read(&uri, &mut folder, &mut bytes).await?;
+                        let (content, _memory) = self.read(&uri, &mut folder, &mut bytes).await?;
                         folder.write(&path, content).await?;
                     }
                     // Other types of entries cannot be copied.
@@ -409,18 +409,20 @@ impl Source {
             .map_err(|error| format!("{directory}: resourceList was answered with something else: {error}"))
     }
 
-    async fn read(&self, uri: &str, folder: &mut PluginFolder, bytes: &mut usize) -> Result<Vec<u8>, String> {
+    /// Returns the content of a file, with the charge of its memory to the client's connection.
+    async fn read(
+        &self,
+        uri: &str,
+        folder: &mut PluginFolder,
+        bytes: &mut usize,
+    ) -> Result<(Vec<u8>, Charge), String> {
         let client = self.publisher()?;
-        let read = self.sessions.resources.read_published(&client, uri, Some(ContentEncoding::Base64)).await;
-        let content = read.map_err(|refused| format!("{uri}: {}", refused.message))?;
-        // Covers the received text and its decoded content.
-        let _memory = client
-            .newest()
-            .outbox()
-            .budget()
-            .take(content.data.len().saturating_mul(2))
-            .await
-            .ok_or("the client is not connected")?;
+        let (budget, encoding) = (client.newest().outbox().budget(), ContentEncoding::Base64);
+        // The received text and its decoded content.
+        let size_of = |content: &ResourceContent| content.data.len().saturating_mul(2);
+        let resources = &self.sessions.resources;
+        let read = resources.read_published_within(budget, &client, uri, Some(&encoding), size_of).await;
+        let (content, charge) = read.map_err(|refused| format!("{uri}: {}", refused.message))?;
         let content = match content.encoding {
             ContentEncoding::Base64 => STANDARD
                 .decode(&content.data)
@@ -432,11 +434,11 @@ impl Source {
             return Err(format!("its files hold more than {} MiB", BYTES_MAX >> 20));
         }
         folder.charges.push(charged(&self.sessions.client_plugins, content.len().max(BLOCK))?);
-        Ok(content)
+        Ok((content, charge))
     }
 }
 
-fn charged(budget: &Budget, bytes: usize) -> Result<ostler_contract::Charge, String> {
+fn charged(budget: &Budget, bytes: usize) -> Result<Charge, String> {
     budget.try_take(bytes).ok_or_else(|| {
         format!("the plugins of all sessions' clients take {} MiB already", budget.limit() >> 20)
     })

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use ostler_contract::points::{ResourceContent, SessionStore};
 use ostler_contract::{Call, Value, json};
 use ostler_engine::Limits;
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_testkit::{MemoryHost, RawClient};
+use tokio::sync::Semaphore;
 
 const MIB: usize = 1024 * 1024;
 /// The memory of a connection: enough for one answer and the content of another, not for two of each.
@@ -21,10 +24,14 @@ const READS: u64 = 4;
 const NOT_LONG: Duration = Duration::from_millis(300);
 
 async fn host(store: SessionStore) -> MemoryHost {
+    host_of(16 * MIB, store).await
+}
+
+async fn host_of(memory: usize, store: SessionStore) -> MemoryHost {
     MemoryHost::builder()
         .plugin(ostler_plugin_echo::plugin(), json!({}))
-        .options(|options| {
-            options.limits = Limits { memory: 16 * MIB, connection_memory: CONNECTION, ..Limits::default() };
+        .options(move |options| {
+            options.limits = Limits { memory, connection_memory: CONNECTION, ..Limits::default() };
         })
         .sessions(store)
         .start()
@@ -150,4 +157,48 @@ async fn content_of_a_client_without_memory_is_requested_again_when_there_is() {
     let refused = answer(&mut reader).await;
     let why = refused["error"]["message"].as_str().unwrap();
     assert!(why.starts_with("the memory for answers is in use"), "{why}");
+}
+
+#[tokio::test]
+async fn attachments_are_read_for_backends_when_there_is_memory_for_them() {
+    let (mut store, reads) = counting_store();
+    let (read, open) = (store.attachment.take().unwrap(), Arc::new(Semaphore::new(0)));
+    let gate = open.clone();
+    store.attachment = Some(Call::new(move |arguments| {
+        let (read, gate) = (read.unbounded(arguments), gate.clone());
+        async move {
+            gate.acquire().await.unwrap().forget();
+            read.await
+        }
+    }));
+    // Three quarters of the memory are enough for three of them.
+    let host = host_of(4 * MIB, store).await;
+    let mut writer = host.raw();
+    writer.initialize("writer").await;
+    let (uri, _) = with_attachment(&mut writer).await;
+    let mut readers = Vec::new();
+    for number in 0..5 {
+        let (mut reader, session) = (host.raw(), format!("echo:/reader{number}"));
+        reader.initialize(&session).await;
+        reader.request("createSession", json!({ "channel": session })).await.unwrap();
+        let chat = ostler_protocol::uri::default_chat(&session);
+        reader.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        let message = json!({ "text": format!("/read {uri}"), "origin": { "kind": "user" } });
+        reader
+            .dispatch(&chat, 1, json!({ "type": "chat/turnStarted", "turnId": "t", "message": message }))
+            .await;
+        readers.push(reader);
+    }
+    tokio::time::sleep(NOT_LONG).await;
+    assert_eq!(reads.load(Ordering::SeqCst), 3, "the others wait until there is memory");
+    let mut ends: FuturesUnordered<_> =
+        readers.iter_mut().map(|reader| reader.actions_until("chat/turnComplete")).collect();
+    for _ in 0..5 {
+        open.add_permits(1);
+        ends.next().await.unwrap();
+    }
+    drop(ends);
+    assert_eq!(reads.load(Ordering::SeqCst), 5);
+    drop(readers);
+    assert_eq!(host.host.core.budget.used(), 0);
 }

@@ -7,7 +7,6 @@ use ostler_contract::points::{
 };
 use ostler_contract::{Charge, Value, json, limit};
 use ostler_protocol::grants::Grant;
-use ostler_protocol::message::MAX_FRAME;
 use ostler_protocol::message::encode::text_length;
 use ostler_protocol::wire::commands::{self as c, ContentEncoding, ResourceReadResult, ResourceWriteMode};
 use ostler_protocol::wire::state::ResourceWatchState;
@@ -23,10 +22,6 @@ use crate::resources::{member, scheme_of};
 use crate::sessions::{content_of, decoded_length, size_of_attachment};
 use crate::users::principal::Principal;
 
-/// The assumed size of a resource if its provider does not report it.
-const UNKNOWN_SIZE: usize = 1024 * 1024;
-/// The maximum size of an attachment whose id does not contain it: as base64, it was part of one message.
-const ATTACHMENT_MAX: usize = MAX_FRAME / 4 * 3;
 /// The size of a directory entry in an answer in addition to its name, in bytes.
 const LISTED: usize = 32;
 /// From this size on, text that is much longer as JSON is sent as base64.
@@ -41,8 +36,7 @@ impl Connection {
         let front = self.front();
         let provider = front.resources.readable(&params.uri, "get", principal).await?;
         let reader = front.resources.reader_of(principal);
-        let size =
-            front.resources.size_of(&provider, &params.uri, reader.clone()).await.unwrap_or(UNKNOWN_SIZE);
+        let size = front.resources.size_of(&provider, &params.uri, reader.clone()).await;
         // The content, and its form as base64 or JSON text, whichever is larger.
         let mut charge = self.room(size.saturating_mul(8) / 3).await?;
         let read = provider.provider.read.within(limit::RESOURCE, (params.uri, reader));
@@ -88,8 +82,6 @@ impl Requester {
         }
     }
 
-    /// Reads a resource of a client. The size is known once the client has answered: if there is no room then, the
-    /// content is dropped, and requested again when there is. A client that does not answer thus occupies no memory.
     async fn read_published(
         &self,
         client: &Publisher,
@@ -98,22 +90,9 @@ impl Requester {
         let (resources, encoding) = (&self.front().resources, params.encoding.as_ref());
         // The content, and its form as base64 or JSON text, whichever is larger.
         let size_of = |content: &ResourceContent| content.data.len().saturating_mul(8) / 3;
-        let content = resources.ask_for_content(client, &params.uri, encoding).await?;
-        let size = size_of(&content);
-        if let Some(charge) = self.connection.outbox.budget().try_take(size) {
-            return Ok((result_of(encoded_as(content, encoding)), charge));
-        }
-        // The client's answer needs room as well, which is free when it is asked again.
-        let answer = 2 * content.data.len();
-        drop(content);
-        let mut charge = self.connection.room(size.saturating_add(answer)).await?;
-        charge.set(size);
-        let content = resources.ask_for_content(client, &params.uri, encoding).await?;
-        let more = size_of(&content).saturating_sub(charge.bytes());
-        match more == 0 || charge.try_grow(more) {
-            true => Ok((result_of(encoded_as(content, encoding)), charge)),
-            false => Err(no_memory()),
-        }
+        let budget = self.connection.outbox.budget();
+        let read = resources.read_published_within(budget, client, &params.uri, encoding, size_of).await;
+        read.map(|(content, charge)| (result_of(encoded_as(content, encoding)), charge))
     }
 
     /// Lists a directory or the root of a scheme.
@@ -404,7 +383,7 @@ impl Requester {
             return Some(Err(refused));
         }
         // The content as base64, and the answer.
-        let size = size_of_attachment(id).unwrap_or(ATTACHMENT_MAX).saturating_mul(8) / 3;
+        let size = size_of_attachment(id).saturating_mul(8) / 3;
         let most = self.connection.outbox.budget().largest();
         let mut charge = match self.connection.room(size.min(most)).await {
             Ok(charge) => charge,
