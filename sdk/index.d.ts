@@ -406,8 +406,10 @@ export interface Start {
     /**
      * The current settings of the editors that are active in the session: `telemetryLevel` (`off`, `crash`, `error`,
      * `all`), `systemProxyEnabled`, `terminalAutoApproveEnabled`, `terminalAutoApproveRules` (by command: `true`,
-     * `false` or `{ approve, matchCommandLine? }`), `autoReplyEnabled`. A setting that no editor sent is absent; if
-     * editors differ, the most restrictive value applies.
+     * `false` or `{ approve, matchCommandLine? }`), `autoReplyEnabled`, and, of editors whose users may
+     * `config:change`, `http.proxy`, `http.noProxy` (a list) and `http.proxyKerberosServicePrincipal`. The address of a
+     * proxy can contain a password. A setting that no editor sent is absent; if editors differ, the most restrictive
+     * value applies, and no proxy.
      */
     clientSettings?(): Promise<JsonObject>;
     /**

@@ -208,6 +208,27 @@ async fn a_lent_token_reaches_the_sessions_of_its_client_alone() {
 }
 
 #[tokio::test]
+async fn a_proxy_of_the_sessions_editor_is_its_agents() {
+    let stage = Stage::new(json!({}));
+    let mut editor = stage.daemon.initialized("editor").await;
+    editor.subscribe("ahp-root://").await;
+    let proxy =
+        json!({ "http.proxy": "http://me:s3cret-word@proxy.example:3128", "http.noProxy": ["hay.example"] });
+    editor.dispatch("ahp-root://", 100, json!({ "type": "root/configChanged", "config": proxy })).await;
+    editor.actions_until("root/configChanged").await;
+    let active = json!({ "clientId": "editor", "tools": [] });
+    let params = json!({ "channel": "fake:/near", "provider": "fake", "config": {}, "activeClient": active });
+    editor.request("createSession", params).await.unwrap();
+    let mut near = Talk::join(editor, "fake:/near").await;
+    assert_eq!(near.say("!env https_proxy").await, "http://me:s3cret-word@proxy.example:3128/");
+    assert_eq!(near.say("!env NO_PROXY").await, "localhost,127.0.0.1,::1,hay.example");
+    // In a session without that editor, an agent connects directly.
+    let mut other = stage.talk().await;
+    assert_eq!(other.say("!env https_proxy").await, "nothing");
+    assert!(!stage.folder.read("log").contains("s3cret-word"), "no password in the log");
+}
+
+#[tokio::test]
 async fn an_agent_that_needs_a_token_is_not_used_without_one() {
     let mut entry = agent::entry(json!({}));
     entry["credentials"] = json!({ RESOURCE: "HAY_TOKEN" });

@@ -26,6 +26,7 @@ mod permissions;
 mod presets;
 mod prompt;
 mod protocol;
+mod proxy;
 mod session;
 mod settings;
 mod sign_in;

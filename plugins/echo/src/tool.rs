@@ -111,10 +111,16 @@ impl Turn {
 
     /// Streams the settings of the session's editors.
     pub(crate) async fn say_settings(&mut self) -> Result<(), Stopped> {
-        let settings = match self.conversation.client_settings.clone() {
+        let mut settings = match self.conversation.client_settings.clone() {
             Some(settings) => self.wait(settings.call(())).await??,
             None => JsonObject::new(),
         };
+        // The address of a proxy can contain a password, and others read the chat.
+        if let Some(Value::String(proxy)) = settings.get_mut("http.proxy")
+            && let Some((_, address)) = proxy.rsplit_once('@')
+        {
+            *proxy = format!("***@{address}");
+        }
         self.say("answer", &Value::Object(settings).to_string()).await
     }
 

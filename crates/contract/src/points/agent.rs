@@ -292,8 +292,10 @@ pub struct Start {
     pub read: Option<HostFunction<fn(uri: String) -> ResourceContent>>,
     /// The current settings of the editors that are active in the session: `telemetryLevel` (`off`, `crash`, `error`,
     /// `all`), `systemProxyEnabled`, `terminalAutoApproveEnabled`, `terminalAutoApproveRules` (by command: `true`,
-    /// `false` or `{ approve, matchCommandLine? }`), `autoReplyEnabled`. A setting that no editor sent is absent; if
-    /// editors differ, the most restrictive value applies.
+    /// `false` or `{ approve, matchCommandLine? }`), `autoReplyEnabled`, and, of editors whose users may
+    /// `config:change`, `http.proxy`, `http.noProxy` (a list) and `http.proxyKerberosServicePrincipal`. The address of a
+    /// proxy can contain a password. A setting that no editor sent is absent; if editors differ, the most restrictive
+    /// value applies, and no proxy.
     pub client_settings: Option<HostFunction<fn() -> JsonObject>>,
     /// Opens the session's tools endpoint, which stays the same for the session's life; absent on a host without tool
     /// servers.

@@ -9,6 +9,8 @@ enum Kind {
     Text,
     Switch,
     Object,
+    /// A list of texts.
+    List,
     /// One of these, in ascending order.
     Level(&'static [&'static str]),
 }
@@ -18,25 +20,49 @@ struct Setting {
     key: &'static str,
     title: &'static str,
     kind: Kind,
-    /// Whether backends receive it.
-    handed: bool,
+    backends: Backends,
+}
+
+/// Which settings backends receive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Backends {
+    /// None.
+    None,
+    /// Those of all active clients of the session.
+    AllClients,
+    /// Those of clients that may configure the host: agents use the operator's keys, and a proxy reads what is not
+    /// encrypted. The value can contain a password, so it is not part of states.
+    Configurers,
 }
 
 const LEVELS: &[&str] = &["off", "crash", "error", "all"];
 
-const fn setting(key: &'static str, title: &'static str, kind: Kind, handed: bool) -> Setting {
-    Setting { key, title, kind, handed }
+const fn setting(key: &'static str, title: &'static str, kind: Kind, backends: Backends) -> Setting {
+    Setting { key, title, kind, backends }
 }
 
 /// The settings that have an effect, in the order of their declaration.
 const SETTINGS: &[Setting] = &[
-    setting("defaultShell", "Default shell", Kind::Text, false),
-    setting("workspaceTrust", "Trusted folders", Kind::Object, false),
-    setting("telemetryLevel", "Telemetry level", Kind::Level(LEVELS), true),
-    setting("systemProxyEnabled", "Use the system's proxy", Kind::Switch, true),
-    setting("terminalAutoApproveEnabled", "Approve terminal commands by rule", Kind::Switch, true),
-    setting("terminalAutoApproveRules", "Rules for terminal commands", Kind::Object, true),
-    setting("autoReplyEnabled", "Answer questions automatically", Kind::Switch, true),
+    setting("defaultShell", "Default shell", Kind::Text, Backends::None),
+    setting("workspaceTrust", "Trusted folders", Kind::Object, Backends::None),
+    setting("telemetryLevel", "Telemetry level", Kind::Level(LEVELS), Backends::AllClients),
+    setting("systemProxyEnabled", "Use the system's proxy", Kind::Switch, Backends::AllClients),
+    setting(
+        "terminalAutoApproveEnabled",
+        "Approve terminal commands by rule",
+        Kind::Switch,
+        Backends::AllClients,
+    ),
+    setting("terminalAutoApproveRules", "Rules for terminal commands", Kind::Object, Backends::AllClients),
+    setting("autoReplyEnabled", "Answer questions automatically", Kind::Switch, Backends::AllClients),
+    setting("http.proxy", "Proxy", Kind::Text, Backends::Configurers),
+    setting("http.noProxy", "Addresses without the proxy", Kind::List, Backends::Configurers),
+    setting(
+        "http.proxyKerberosServicePrincipal",
+        "Kerberos principal of the proxy",
+        Kind::Text,
+        Backends::Configurers,
+    ),
 ];
 
 /// Settings of VS Code and its own agents. They are accepted without an effect.
@@ -68,9 +94,6 @@ const IGNORED: &[&str] = &[
     "editTelemetryEnabled",
     "enableCustomTerminalTool",
     "githubMcpServerEnabled",
-    "http.noProxy",
-    "http.proxy",
-    "http.proxyKerberosServicePrincipal",
     "markdownPlanRichLinksEnabled",
     "migrateLegacyCopilotCliEnabled",
     "noProxy",
@@ -103,6 +126,11 @@ pub(crate) fn is_ignored(key: &str) -> bool {
     IGNORED.contains(&key)
 }
 
+/// Returns whether a setting is shown to the connection that sent it.
+pub(crate) fn is_shown(key: &str) -> bool {
+    find(key).is_some_and(|setting| setting.backends != Backends::Configurers)
+}
+
 /// Returns why a value is invalid for a setting, if it is. `null` removes a value.
 pub(crate) fn wrong_value(key: &str, value: &Value) -> Option<String> {
     let kind = find(key)?.kind;
@@ -110,6 +138,10 @@ pub(crate) fn wrong_value(key: &str, value: &Value) -> Option<String> {
         Kind::Text => (value.is_string(), "text".to_owned()),
         Kind::Switch => (value.is_boolean(), "true or false".to_owned()),
         Kind::Object => (value.is_object(), "an object".to_owned()),
+        Kind::List => (
+            value.as_array().is_some_and(|list| list.iter().all(Value::is_string)),
+            "a list of texts".to_owned(),
+        ),
         // The value of VS Code for the highest level.
         Kind::Level(levels) => (
             value.as_str().is_some_and(|level| level == "on" || levels.contains(&level)),
@@ -132,24 +164,41 @@ pub(crate) fn schema() -> JsonObject {
             Kind::Text => json!({ "type": "string", "title": setting.title }),
             Kind::Switch => json!({ "type": "boolean", "title": setting.title }),
             Kind::Object => json!({ "type": "object", "title": setting.title }),
+            Kind::List => json!({ "type": "array", "title": setting.title,
+                "items": { "type": "string", "title": setting.title } }),
             Kind::Level(levels) => json!({ "type": "string", "title": setting.title, "enum": levels }),
         };
         (setting.key.to_owned(), described)
     };
-    SETTINGS.iter().filter(|setting| setting.handed).map(property).collect()
+    SETTINGS.iter().filter(|setting| setting.backends != Backends::None).map(property).collect()
+}
+
+/// The settings of an active client of a session.
+#[derive(Debug)]
+pub(crate) struct ClientValues {
+    /// The values.
+    pub values: JsonObject,
+    /// Whether the client may configure the host.
+    pub configures: bool,
 }
 
 /// Merges the settings of several clients. If they differ, the most restrictive value counts: the lowest level,
-/// `false`, and the rules that all of them have.
-pub(crate) fn merged(clients: impl Iterator<Item = JsonObject>) -> JsonObject {
+/// `false`, and the rules and addresses that all of them have; no text counts.
+pub(crate) fn merged(clients: &[ClientValues]) -> JsonObject {
     let mut all = JsonObject::new();
-    for own in clients {
-        for setting in SETTINGS.iter().filter(|setting| setting.handed) {
-            let Some(value) = own.get(setting.key).filter(|value| !value.is_null()) else { continue };
-            let value = match all.shift_remove(setting.key) {
-                Some(other) => more_careful(setting.kind, other, value.clone()),
-                None => as_level(setting.kind, value.clone()),
-            };
+    for setting in SETTINGS {
+        let counts = |client: &&ClientValues| match setting.backends {
+            Backends::None => false,
+            Backends::AllClients => true,
+            Backends::Configurers => client.configures,
+        };
+        let sent = clients.iter().filter(counts).filter_map(|client| client.values.get(setting.key));
+        // An editor sends an empty text for a setting without a value.
+        let mut sent = sent.filter(|value| !value.is_null() && value.as_str() != Some(""));
+        let Some(first) = sent.next() else { continue };
+        let first = as_level(setting.kind, first.clone());
+        let merged = sent.try_fold(first, |one, other| more_careful(setting.kind, one, other.clone()));
+        if let Some(value) = merged {
             all.insert(setting.key.to_owned(), value);
         }
     }
@@ -163,9 +212,10 @@ fn as_level(kind: Kind, value: Value) -> Value {
     }
 }
 
-fn more_careful(kind: Kind, one: Value, other: Value) -> Value {
+fn more_careful(kind: Kind, one: Value, other: Value) -> Option<Value> {
     let other = as_level(kind, other);
-    match (kind, one, other) {
+    Some(match (kind, one, other) {
+        (Kind::Text, one, other) if one != other => return None,
         (Kind::Level(levels), one, other) => {
             let height = |value: &Value| levels.iter().position(|level| *value == **level);
             if height(&other) < height(&one) { other } else { one }
@@ -174,9 +224,13 @@ fn more_careful(kind: Kind, one: Value, other: Value) -> Value {
             rules.retain(|rule, value| other.get(rule) == Some(value));
             Value::Object(rules)
         }
+        (Kind::List, Value::Array(mut list), Value::Array(other)) => {
+            list.retain(|value| other.contains(value));
+            Value::Array(list)
+        }
         (_, Value::Bool(one), Value::Bool(other)) => Value::Bool(one && other),
         (_, one, _) => one,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -187,21 +241,47 @@ mod tests {
         value.as_object().cloned().unwrap_or_default()
     }
 
+    fn client(values: &Value) -> ClientValues {
+        ClientValues { values: object(values.clone()), configures: true }
+    }
+
     #[test]
     fn the_most_careful_client_counts() {
         let one = json!({ "telemetryLevel": "on", "terminalAutoApproveEnabled": true, "defaultShell": "/bin/sh",
             "terminalAutoApproveRules": { "ls": true, "rm": false, "git": true }, "sessionSyncEnabled": true });
         assert_eq!(
-            merged([object(one.clone())].into_iter()),
+            merged(&[client(&one)]),
             object(json!({ "telemetryLevel": "all", "terminalAutoApproveEnabled": true,
                 "terminalAutoApproveRules": { "ls": true, "rm": false, "git": true } }))
         );
         let other = json!({ "telemetryLevel": "crash", "terminalAutoApproveEnabled": false,
             "systemProxyEnabled": true, "terminalAutoApproveRules": { "ls": true, "git": false } });
         assert_eq!(
-            merged([object(one), object(other)].into_iter()),
+            merged(&[client(&one), client(&other)]),
             object(json!({ "telemetryLevel": "crash", "terminalAutoApproveEnabled": false,
                 "systemProxyEnabled": true, "terminalAutoApproveRules": { "ls": true } }))
         );
+    }
+
+    #[test]
+    fn a_proxy_counts_if_its_clients_may_configure_the_host_and_agree() {
+        let proxy = |at: &str, without: Value| {
+            json!({ "http.proxy": at, "http.noProxy": without,
+            "http.proxyKerberosServicePrincipal": "HTTP/proxy.example" })
+        };
+        let one = client(&proxy("http://proxy.example:3128", json!(["localhost", "example.org"])));
+        let unset = client(&json!({ "http.proxy": "", "http.noProxy": null }));
+        let same = client(&proxy("http://proxy.example:3128", json!(["example.org"])));
+        let expected = object(proxy("http://proxy.example:3128", json!(["example.org"])));
+        assert_eq!(merged(&[one, unset, same]), expected);
+
+        let one = client(&json!({ "http.proxy": "http://proxy.example:3128" }));
+        let other = client(&json!({ "http.proxy": "http://other.example:3128" }));
+        let third = client(&json!({ "http.proxy": "http://other.example:3128" }));
+        assert_eq!(merged(&[one, other, third]), JsonObject::new());
+
+        let mut member = client(&proxy("http://proxy.example:3128", json!([])));
+        member.configures = false;
+        assert_eq!(merged(&[member]), JsonObject::new());
     }
 }

@@ -12,7 +12,7 @@ use ostler_protocol::wire::state::{
 use ostler_protocol::{JsonObject, Value, Version, json, uri};
 use parking_lot::Mutex;
 
-use crate::core::editor_settings::{self, is_ignored, is_own, too_much, wrong_value};
+use crate::core::editor_settings::{self, is_ignored, is_own, is_shown, too_much, wrong_value};
 use crate::core::fanout::{Fanout, Origin, Outgoing, Overlaid, Overlay, Subscriber};
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::no_setting;
@@ -217,10 +217,10 @@ impl Root {
         self.own.lock().insert(connection, values);
     }
 
-    /// Returns the settings of a connection that have an effect.
+    /// Returns the settings of a connection that its states contain.
     fn shown_own(&self, connection: ConnectionId) -> JsonObject {
         let mut own = self.own_values(connection);
-        own.retain(|key, _| !is_ignored(key));
+        own.retain(|key, _| is_shown(key));
         own
     }
 

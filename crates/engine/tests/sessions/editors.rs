@@ -822,6 +822,45 @@ async fn settings_of_an_editor_are_its_own_and_reach_its_backends() {
     assert_eq!(told["terminalAutoApproveEnabled"], false);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_proxy_of_an_editor_reaches_backends_if_its_user_may_configure_the_host() {
+    let host = MemoryHost::builder()
+        .plugin(ostler_plugin_echo::plugin(), json!({}))
+        .options(|options| options.delta_window_ms = 0)
+        .guarded()
+        .start()
+        .await;
+    let proxy = json!({ "http.proxy": "http://me:s3cret@proxy.example:3128", "http.noProxy": ["example.org"],
+        "telemetryLevel": "off" });
+    let asked = async |name: &str, grants: &[&str], config: &Value| {
+        let grants: Vec<Grant> = grants.iter().map(|grant| Grant::parse(grant).unwrap()).collect();
+        let mut client = host.raw_as(Principal::Plugin { id: name.to_owned(), grants: grants.into() });
+        client.initialize(name).await;
+        let seen = client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+        let properties = &seen["snapshot"]["state"]["config"]["schema"]["properties"];
+        assert_eq!(properties["http.noProxy"]["type"], "array");
+        client.dispatch("ahp-root://", 1, json!({ "type": "root/configChanged", "config": config })).await;
+        let echo = client.actions_until("root/configChanged").await.pop().unwrap();
+        assert_eq!(echo.get("rejectionReason"), None, "{echo}");
+        let seen = client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+        let values = &seen["snapshot"]["state"]["config"]["values"];
+        assert_eq!(values.get("http.proxy"), None, "no state contains the password of a proxy");
+        let session = format!("echo:/{name}");
+        let active = json!({ "clientId": name, "tools": [] });
+        client.request("createSession", json!({ "channel": session, "activeClient": active })).await.unwrap();
+        let chat = ostler_protocol::uri::default_chat(&session);
+        client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        client.dispatch(&chat, 2, turn("t1", "/settings")).await;
+        let settings = said(&client.actions_until("chat/turnComplete").await);
+        serde_json::from_str::<Value>(&settings).unwrap()
+    };
+    let may = ["session:*", "chat:*", "config:change"];
+    let expected = json!({ "telemetryLevel": "off", "http.proxy": "***@proxy.example:3128",
+        "http.noProxy": ["example.org"] });
+    assert_eq!(asked("operator", &may, &proxy).await, expected);
+    assert_eq!(asked("member", &may[..2], &proxy).await, json!({ "telemetryLevel": "off" }));
+}
+
 /// VS Code pushes all its settings in one action when it connects; a later release has more of them.
 #[tokio::test(start_paused = true)]
 async fn settings_of_an_editor_come_together_with_unknown_ones() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use ostler_contract::events::TurnStatus;
 use ostler_contract::points::{ClientPlugin, ToolsChanged, ToolsServerOptions};
-use ostler_contract::{Call, Thrown, Value, json};
+use ostler_contract::{Call, JsonObject, Thrown, Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -16,6 +16,7 @@ use crate::agent_connection::Failure;
 use crate::errors::AgentError;
 use crate::mcp::{self, Endpoint};
 use crate::opening::{self, Opened, Plan, Unopened};
+use crate::proxy;
 
 /// The maximum number of waiting requests of an agent that opens its session.
 const QUESTIONS: usize = 8;
@@ -42,6 +43,13 @@ impl Conversation {
         let (ask, asked) = mpsc::channel(QUESTIONS);
         self.asked_while_opening = Some(asked);
         let endpoint = self.endpoint().await;
+        let settings = match self.start.client_settings.clone() {
+            Some(settings) => settings.call(()).await.unwrap_or_default(),
+            None => JsonObject::new(),
+        };
+        let proxy = self.proxy(&settings, endpoint.as_ref());
+        let mut told = mcp::secrets(endpoint.as_ref(), self.start.mcp_servers.as_ref());
+        told.extend(proxy::secrets(&proxy));
         let plan = Plan {
             fork,
             questions: Some(ask),
@@ -49,9 +57,9 @@ impl Conversation {
             runtime: self.shared.runtime.clone(),
             at: Surroundings {
                 cwd: self.cwd.clone(),
-                env: self.start.env.clone(),
+                env: proxy.into_iter().chain(self.start.env.clone()).collect(),
                 lent: self.lent(),
-                told: mcp::secrets(endpoint.as_ref(), self.start.mcp_servers.as_ref()),
+                told,
                 computer: self.start.computer.clone(),
             },
             additional: self.start.additional.iter().flatten().map(Into::into).collect(),
@@ -63,6 +71,13 @@ impl Conversation {
             imported,
         };
         self.opening = Some(opening::open(plan).boxed());
+    }
+
+    /// Returns the variables with the proxy of the session's editors.
+    fn proxy(&self, settings: &JsonObject, endpoint: Option<&Endpoint>) -> BTreeMap<String, String> {
+        let agent = &self.shared.agent.env;
+        let is_set = |name: &str| agent.contains_key(name) || std::env::var_os(name).is_some();
+        proxy::variables(settings, endpoint.map(|endpoint| &*endpoint.url), is_set)
     }
 
     /// Returns the tokens from the client that created the session, by the agent's variables.
