@@ -11,8 +11,8 @@ use crate::tidy::{relative, sources, without_tests};
 const SOURCES: &str = "crates/engine/src";
 /// The calls that split a text at its colon.
 const SPLITS: [&str; 3] = ["split(':')", "split_once(':')", "splitn(2, ':')"];
-/// The words in the name of a value that is an owner.
-const OWNERS: [&str; 2] = ["owner", "pool"];
+/// The words in the name of a value that is an owner, or a membership, which `Owner::from_membership` parses.
+const OWNERS: [&str; 4] = ["owner", "pool", "membership", "scope"];
 
 /// Adds a problem for each line of the engine that parses an owner by hand.
 pub fn check(root: &Path, problems: &mut Vec<String>) {

@@ -251,13 +251,14 @@ impl Reader {
         if self.id == owner {
             return true;
         }
-        let in_team =
-            |team: &str| self.memberships.iter().any(|held| held.strip_suffix(":*").unwrap_or(held) == team);
+        let of_all_projects = |group: Owner<'_>| group.project().is_none_or(|project| project == "*");
+        let mut groups = self.memberships.iter().filter_map(|held| Owner::from_membership(held));
         match Owner::parse(owner) {
-            Some(Owner::Team(team)) => in_team(team),
-            Some(Owner::Project { team, project }) => {
-                let scope = (team, project);
-                in_team(team) || self.memberships.iter().any(|held| held.split_once(':') == Some(scope))
+            Some(Owner::Team(team)) => {
+                groups.any(|group| group.team() == Some(team) && of_all_projects(group))
+            }
+            Some(owner @ Owner::Project { team, .. }) => {
+                groups.any(|group| group == owner || group.team() == Some(team) && of_all_projects(group))
             }
             _ => false,
         }

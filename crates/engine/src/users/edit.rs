@@ -1,5 +1,6 @@
 //! Changes to the users file: valid values, their authorization, and what prevents a removal.
 
+use ostler_contract::owner::Owner;
 use ostler_contract::points::Reader;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::{JsonObject, RpcError, Value, json};
@@ -100,7 +101,10 @@ impl Caller {
 
     /// Members of a team or project can use its grants.
     fn must_hold_of_group(&self, directory: &Directory, membership: &str) -> Result<(), RpcError> {
-        let kind = if membership.contains(':') { Kind::Project } else { Kind::Team };
+        let kind = match Owner::from_membership(membership) {
+            Some(Owner::Project { .. }) => Kind::Project,
+            _ => Kind::Team,
+        };
         let given = directory.role(GROUP_ROLE).unwrap_or_default();
         self.must_hold(given, &format!("{} {membership}", kind.name()))
     }
@@ -284,8 +288,10 @@ impl UsersFile {
 
     /// Parses `<team>`, `<team>:<project>`, and `<team>:*` if all projects are allowed.
     fn check_scope(&self, scope: &str, every: bool) -> Result<(), RpcError> {
-        let (team, project) =
-            scope.split_once(':').map_or((scope, None), |(team, project)| (team, Some(project)));
+        let (team, project) = match Owner::from_membership(scope) {
+            Some(Owner::Project { team, project }) => (team, Some(project)),
+            _ => (scope, None),
+        };
         let teams = self.part(Kind::Team);
         if !teams.contains_key(team) {
             return Err(refused(format!("unknown team {team}{}", known("team", teams.keys()))));
@@ -406,12 +412,12 @@ impl UsersFile {
                 Kind::Role => words("roles").iter().any(|role| role == id),
                 Kind::Team | Kind::Project => {
                     words("memberships").iter().chain(&words("primary")).any(|scope| {
-                        match scope.split_once(':') {
-                            Some((team, project)) => {
-                                (kind == Kind::Team && team == id) || (kind == Kind::Project && project == id)
-                            }
-                            None => kind == Kind::Team && scope == id,
-                        }
+                        let group = Owner::from_membership(scope);
+                        let named = match kind {
+                            Kind::Team => group.and_then(Owner::team),
+                            _ => group.and_then(Owner::project),
+                        };
+                        named == Some(id)
                     })
                 }
             }
