@@ -154,7 +154,7 @@ fn line_of(taken: &RecordedFrame) -> String {
         line.push_str(&format!(r#","bytes":{}"#, taken.bytes));
     }
     let frame = match (taken.sender, whole.then(|| serde_json::from_str::<&RawValue>(&text).ok()).flatten()) {
-        (Sender::Host, Some(frame)) => without_refused(frame.get()),
+        (Sender::Host, Some(frame)) => without_changed(frame.get()),
         (Sender::Client, Some(frame)) => without_credentials(frame.get()),
         // Invalid JSON of a client can also contain a token.
         (Sender::Client, None) if text.contains(SIGN_IN) || text.contains(CHANGE) => json!(SET).to_string(),
@@ -169,9 +169,9 @@ fn line_of(taken: &RecordedFrame) -> String {
     line
 }
 
-/// Returns a host's frame without the values of a rejected change, which contains them as sent.
-fn without_refused(frame: &str) -> String {
-    match is_refused_change(frame).then(|| serde_json::from_str::<Value>(frame)) {
+/// Returns a host's frame without the values of changed settings, which its sender receives as sent.
+fn without_changed(frame: &str) -> String {
+    match is_change(frame).then(|| serde_json::from_str::<Value>(frame)) {
         Some(Ok(mut value)) => {
             hide(value.pointer_mut("/params/action/config"));
             value.to_string()
@@ -180,15 +180,15 @@ fn without_refused(frame: &str) -> String {
     }
 }
 
-fn is_refused_change(frame: &str) -> bool {
-    frame.contains("\"rejectionReason\"") && frame.contains(CHANGE)
+fn is_change(frame: &str) -> bool {
+    frame.contains(CHANGE)
 }
 
 /// Returns whether a frame that is too large to be searched can contain credentials.
 fn may_hold_credentials(frame: &Passing<'_>) -> bool {
     match frame.sender {
         Sender::Client => names_credentials(frame.text).is_some(),
-        Sender::Host => std::str::from_utf8(frame.text).is_ok_and(is_refused_change),
+        Sender::Host => std::str::from_utf8(frame.text).is_ok_and(is_change),
     }
 }
 
@@ -292,9 +292,13 @@ mod tests {
         assert_eq!(line(&taken(Sender::Client, "no\njson"))["frame"], "no\njson");
         let broken = r#"{ "method": "authenticate", "params": { "token": "s3cret" }, }"#;
         assert_eq!(line(&taken(Sender::Client, broken))["frame"], "<set>");
-        let refused = r#"{ "params": { "action": { "type": "root/configChanged", "config": { "a": "s3cret" } },
-            "rejectionReason": "no" } }"#;
-        assert_eq!(line(&taken(Sender::Host, refused))["frame"]["params"]["action"]["config"]["a"], "<set>");
+        for more in [r#", "rejectionReason": "no""#, ""] {
+            let frame = format!(
+                r#"{{ "params": {{ "action": {{ "type": "root/configChanged", "config": {{ "a": "s3cret" }} }}{more} }} }}"#
+            );
+            let line = line(&taken(Sender::Host, &frame));
+            assert_eq!(line["frame"]["params"]["action"]["config"]["a"], "<set>", "{frame}");
+        }
         let cut = RecordedFrame { bytes: 10, lost: 2, ..taken(Sender::Host, "{\"long\"") };
         let said = line(&cut);
         assert_eq!(
