@@ -344,7 +344,8 @@ impl LimitSettings {
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct LimitSettings {
-    /// Memory for messages, request bodies and responses of all connections, in MiB. Default: 192.
+    /// Memory for messages, request bodies and responses of all connections, and for content that backends and tools read,
+    /// in MiB. Default: 192.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<Mebibytes>,
     /// Memory for messages and responses of one connection, in MiB. Default: 96.

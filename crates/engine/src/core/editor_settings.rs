@@ -1,6 +1,8 @@
 //! Settings that editors push to the root channel: each belongs to the connection that sent it, and backends receive
 //! the relevant ones.
 
+use std::collections::HashSet;
+
 use ostler_protocol::{JsonObject, Value, json};
 
 /// The values of a setting.
@@ -9,7 +11,7 @@ enum Kind {
     Text,
     Switch,
     Object,
-    /// A list of texts.
+    /// A list.
     List,
     /// One of these, in ascending order.
     Level(&'static [&'static str]),
@@ -31,9 +33,12 @@ enum Backends {
     /// Those of all active clients of the session.
     AllClients,
     /// Those of clients that may configure the host: agents use the operator's keys, and a proxy reads what is not
-    /// encrypted. The value can contain a password, so it is not part of states.
+    /// encrypted. The value can contain a password, so snapshots do not have it.
     Configurers,
 }
+
+/// The setting with the address of a proxy.
+const PROXY: &str = "http.proxy";
 
 const LEVELS: &[&str] = &["off", "crash", "error", "all"];
 
@@ -55,7 +60,7 @@ const SETTINGS: &[Setting] = &[
     ),
     setting("terminalAutoApproveRules", "Rules for terminal commands", Kind::Object, Backends::AllClients),
     setting("autoReplyEnabled", "Answer questions automatically", Kind::Switch, Backends::AllClients),
-    setting("http.proxy", "Proxy", Kind::Text, Backends::Configurers),
+    setting(PROXY, "Proxy", Kind::Text, Backends::Configurers),
     setting("http.noProxy", "Addresses without the proxy", Kind::List, Backends::Configurers),
     setting(
         "http.proxyKerberosServicePrincipal",
@@ -138,10 +143,7 @@ pub(crate) fn wrong_value(key: &str, value: &Value) -> Option<String> {
         Kind::Text => (value.is_string(), "text".to_owned()),
         Kind::Switch => (value.is_boolean(), "true or false".to_owned()),
         Kind::Object => (value.is_object(), "an object".to_owned()),
-        Kind::List => (
-            value.as_array().is_some_and(|list| list.iter().all(Value::is_string)),
-            "a list of texts".to_owned(),
-        ),
+        Kind::List => (value.is_array(), "a list".to_owned()),
         // The value of VS Code for the highest level.
         Kind::Level(levels) => (
             value.as_str().is_some_and(|level| level == "on" || levels.contains(&level)),
@@ -173,36 +175,55 @@ pub(crate) fn schema() -> JsonObject {
     SETTINGS.iter().filter(|setting| setting.backends != Backends::None).map(property).collect()
 }
 
-/// The settings of an active client of a session.
+/// The settings of a connection of an active client of a session.
 #[derive(Debug)]
 pub(crate) struct ClientValues {
     /// The values.
     pub values: JsonObject,
-    /// Whether the client may configure the host.
+    /// The client: its owner and id. A client can have several connections, of which some are dead.
+    pub client: (Option<String>, Option<String>),
+    /// Whether it may configure the host.
     pub configures: bool,
 }
 
-/// Merges the settings of several clients. If they differ, the most restrictive value counts: the lowest level,
-/// `false`, and the rules and addresses that all of them have; no text counts.
+/// Merges the settings of several clients, the newest connection first. If they differ, the most restrictive value
+/// counts: the lowest level, `false`, and the rules that all of them have. A proxy counts if all clients that have one
+/// have the same.
 pub(crate) fn merged(clients: &[ClientValues]) -> JsonObject {
     let mut all = JsonObject::new();
-    for setting in SETTINGS {
-        let counts = |client: &&ClientValues| match setting.backends {
-            Backends::None => false,
-            Backends::AllClients => true,
-            Backends::Configurers => client.configures,
-        };
-        let sent = clients.iter().filter(counts).filter_map(|client| client.values.get(setting.key));
-        // An editor sends an empty text for a setting without a value.
-        let mut sent = sent.filter(|value| !value.is_null() && value.as_str() != Some(""));
-        let Some(first) = sent.next() else { continue };
-        let first = as_level(setting.kind, first.clone());
-        let merged = sent.try_fold(first, |one, other| more_careful(setting.kind, one, other.clone()));
-        if let Some(value) = merged {
+    for own in clients {
+        for setting in SETTINGS.iter().filter(|setting| setting.backends == Backends::AllClients) {
+            let Some(value) = own.values.get(setting.key).filter(|value| !value.is_null()) else { continue };
+            let value = match all.shift_remove(setting.key) {
+                Some(other) => more_careful(setting.kind, other, value.clone()),
+                None => as_level(setting.kind, value.clone()),
+            };
             all.insert(setting.key.to_owned(), value);
         }
     }
+    all.extend(proxy_of(clients));
     all
+}
+
+/// Returns the settings of the proxy of the clients that may configure the host.
+fn proxy_of(clients: &[ClientValues]) -> JsonObject {
+    let mut seen = HashSet::new();
+    let newest = clients.iter().filter(|client| {
+        client.configures && client.values.contains_key(PROXY) && seen.insert(&client.client)
+    });
+    let settings = newest.map(|client| {
+        let settings = SETTINGS.iter().filter(|setting| setting.backends == Backends::Configurers);
+        let values = settings.filter_map(|setting| Some((setting.key, client.values.get(setting.key)?)));
+        // An editor sends an empty value for a setting without one.
+        let values = values.filter(|(_, value)| !value.is_null() && **value != "" && **value != json!([]));
+        values.map(|(key, value)| (key.to_owned(), value.clone())).collect::<JsonObject>()
+    });
+    let mut proxies = settings.filter(|settings| settings.contains_key(PROXY));
+    let first = proxies.next().unwrap_or_default();
+    match proxies.all(|other| other == first) {
+        true => first,
+        false => JsonObject::new(),
+    }
 }
 
 fn as_level(kind: Kind, value: Value) -> Value {
@@ -212,10 +233,9 @@ fn as_level(kind: Kind, value: Value) -> Value {
     }
 }
 
-fn more_careful(kind: Kind, one: Value, other: Value) -> Option<Value> {
+fn more_careful(kind: Kind, one: Value, other: Value) -> Value {
     let other = as_level(kind, other);
-    Some(match (kind, one, other) {
-        (Kind::Text, one, other) if one != other => return None,
+    match (kind, one, other) {
         (Kind::Level(levels), one, other) => {
             let height = |value: &Value| levels.iter().position(|level| *value == **level);
             if height(&other) < height(&one) { other } else { one }
@@ -224,13 +244,9 @@ fn more_careful(kind: Kind, one: Value, other: Value) -> Option<Value> {
             rules.retain(|rule, value| other.get(rule) == Some(value));
             Value::Object(rules)
         }
-        (Kind::List, Value::Array(mut list), Value::Array(other)) => {
-            list.retain(|value| other.contains(value));
-            Value::Array(list)
-        }
         (_, Value::Bool(one), Value::Bool(other)) => Value::Bool(one && other),
         (_, one, _) => one,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -241,8 +257,16 @@ mod tests {
         value.as_object().cloned().unwrap_or_default()
     }
 
+    fn client_named(name: &str, values: &Value) -> ClientValues {
+        ClientValues {
+            values: object(values.clone()),
+            client: (None, Some(name.to_owned())),
+            configures: true,
+        }
+    }
+
     fn client(values: &Value) -> ClientValues {
-        ClientValues { values: object(values.clone()), configures: true }
+        client_named("client", values)
     }
 
     #[test]
@@ -269,19 +293,24 @@ mod tests {
             json!({ "http.proxy": at, "http.noProxy": without,
             "http.proxyKerberosServicePrincipal": "HTTP/proxy.example" })
         };
-        let one = client(&proxy("http://proxy.example:3128", json!(["localhost", "example.org"])));
-        let unset = client(&json!({ "http.proxy": "", "http.noProxy": null }));
-        let same = client(&proxy("http://proxy.example:3128", json!(["example.org"])));
+        let one = || client_named("one", &proxy("http://proxy.example:3128", json!(["example.org"])));
+        let same = client_named("same", &proxy("http://proxy.example:3128", json!(["example.org"])));
+        let without = client_named("without", &proxy("", json!([])));
+        let older = client_named("one", &proxy("http://older.example:3128", json!([])));
         let expected = object(proxy("http://proxy.example:3128", json!(["example.org"])));
-        assert_eq!(merged(&[one, unset, same]), expected);
+        assert_eq!(merged(&[one(), without, same, older]), expected);
 
-        let one = client(&json!({ "http.proxy": "http://proxy.example:3128" }));
-        let other = client(&json!({ "http.proxy": "http://other.example:3128" }));
-        let third = client(&json!({ "http.proxy": "http://other.example:3128" }));
-        assert_eq!(merged(&[one, other, third]), JsonObject::new());
+        for other in [
+            proxy("http://other.example:3128", json!(["example.org"])),
+            proxy("http://proxy.example:3128", json!([])),
+        ] {
+            assert_eq!(merged(&[one(), client_named("other", &other)]), JsonObject::new());
+        }
 
-        let mut member = client(&proxy("http://proxy.example:3128", json!([])));
+        let mut member = one();
         member.configures = false;
         assert_eq!(merged(&[member]), JsonObject::new());
+        // Who removed the proxy has none, whatever an older connection had.
+        assert_eq!(merged(&[client_named("one", &proxy("", json!([]))), one()]), JsonObject::new());
     }
 }

@@ -31,6 +31,9 @@ use crate::core::stage::Stage;
 use crate::core::wire::{FrameRecorder, Wire};
 use crate::core::yaml::Yaml;
 
+/// The part of the memory that content for backends and tools can use: one of as many.
+const READS: usize = 4;
+
 /// The services that all parts of the host share: time, log, options, registry, stage and delivery to clients.
 #[derive(Debug)]
 pub struct Core {
@@ -40,6 +43,8 @@ pub struct Core {
     pub budget: Budget,
     /// Limits the preparation of large answers to one at a time, so that they use no more than one processor.
     pub(crate) large_answers: Arc<Semaphore>,
+    /// The part of the budget for content that is read for backends and tools.
+    pub(crate) reads: Budget,
     /// The part of the budget for bodies of requests.
     pub bodies: Bodies,
     /// The current time.
@@ -84,6 +89,7 @@ impl Core {
     pub(crate) fn new(options: HostOptions, clock: Clock, log: Log, yaml: Yaml) -> Arc<Self> {
         let budget = Budget::new(options.limits.memory);
         Arc::new_cyclic(|me| Self {
+            reads: budget.part(options.limits.memory / READS),
             bodies: Bodies::new(budget.clone(), options.limits.unverified_bodies),
             budget,
             large_answers: Arc::new(Semaphore::new(1)),

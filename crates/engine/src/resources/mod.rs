@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ostler_contract::budget::SMALL;
 use ostler_contract::points::{
     Reader, ResourceChanged, ResourceContent, ResourceResolving, ResourceStore, SchemeProvider,
 };
 use ostler_contract::registry::{Owned, Registrant};
-use ostler_contract::{Call, Charge, HostFunction, Thrown, json, limit};
+use ostler_contract::{Budget, Call, Charge, HostFunction, Thrown, json, limit};
 use ostler_protocol::grants::Grant;
-use ostler_protocol::wire::commands::ContentEncoding;
 use ostler_protocol::wire::state::ResourceWatchState;
 use ostler_protocol::{RpcError, Version, uri};
 use parking_lot::Mutex;
@@ -51,8 +51,33 @@ const WATCHES: usize = 96;
 /// The maximum size that providers of files read.
 const LARGEST_READ: usize = 32 * 1024 * 1024;
 
+/// How long a read for a backend or a tool waits for memory.
+const ROOM_LIMIT: Duration = Duration::from_secs(10);
+
 /// The assumed size of a resource if its provider does not report it.
 const UNKNOWN_SIZE: usize = 1024 * 1024;
+
+/// Memory for content, as soon as it is available.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room<'a> {
+    /// The budget that is charged.
+    pub budget: &'a Budget,
+    /// How long to wait for memory; without a limit, as long as the budget is open.
+    pub limit: Option<Duration>,
+    /// The error if there is none.
+    pub full: fn() -> RpcError,
+}
+
+impl Room<'_> {
+    async fn take(self, bytes: usize) -> Result<Charge, RpcError> {
+        let taken = self.budget.take(bytes.min(self.budget.largest()));
+        let charge = match self.limit {
+            Some(limit) => tokio::time::timeout(limit, taken).await.ok().flatten(),
+            None => taken.await,
+        };
+        charge.ok_or_else(self.full)
+    }
+}
 
 /// A bare path is a file.
 pub(crate) fn scheme_of(uri: &str) -> String {
@@ -91,7 +116,7 @@ impl Resources {
         })
     }
 
-    /// Reads a resource of a client or a provider on behalf of an owner of work. A provider's content is charged while it is read.
+    /// Reads a resource of a client or a provider on behalf of an owner of work. Its memory is charged while it is read.
     pub(crate) async fn content_for(
         &self,
         owned: Option<&str>,
@@ -100,7 +125,7 @@ impl Resources {
         let owner = owned.unwrap_or("nobody").to_owned();
         if let Some(client) = self.publisher(uri, owned)? {
             self.access.require_of(&owner, &Grant::on("file", "get"))?;
-            return Ok(self.read_published(&client, uri, Some(ContentEncoding::Utf8)).await?);
+            return Ok(self.read_published(&client, uri).await?);
         }
         let provider = self.provider(uri)?;
         let reader = self.access.reader_for(&owner);
@@ -119,14 +144,26 @@ impl Resources {
         provider.provider.read.within(limit::RESOURCE, (uri.to_owned(), reader)).await
     }
 
-    /// Charges the host for content that is read without a client's request, as soon as there is memory.
+    /// Charges the host for content that is read without a client's request, as soon as there is memory. Small content
+    /// does not wait behind large content.
     ///
     /// # Errors
     /// `-32603` if there is none in time.
-    pub(crate) async fn room(&self, bytes: usize) -> Result<Charge, RpcError> {
-        let budget = &self.core.budget;
-        let charge = tokio::time::timeout(limit::RESOURCE, budget.take(bytes.min(budget.largest()))).await;
-        charge.ok().flatten().ok_or_else(no_memory_to_read)
+    pub(crate) async fn room(&self, size: usize) -> Result<Charge, RpcError> {
+        let budget = &self.core.reads;
+        // The content, and its form as base64.
+        let bytes = (size.saturating_mul(8) / 3).min(budget.largest());
+        if bytes <= SMALL
+            && let Some(charge) = budget.try_take(bytes)
+        {
+            return Ok(charge);
+        }
+        self.reads().take(bytes).await
+    }
+
+    /// Returns the memory for content that is read without a client's request.
+    pub(crate) fn reads(&self) -> Room<'_> {
+        Room { budget: &self.core.reads, limit: Some(ROOM_LIMIT), full: no_memory_to_read }
     }
 
     /// Schemes the host serves itself; no plugin can take their names.
@@ -178,7 +215,8 @@ impl Resources {
         // The read reports errors.
         let facts = resolve.within(limit::RESOURCE, (uri.to_owned(), reader, options)).await;
         let size = facts.ok().and_then(|facts| usize::try_from(facts.size?).ok());
-        size.map_or(UNKNOWN_SIZE, |size| size.min(LARGEST_READ))
+        // Files without a size have content as well, such as those in /proc.
+        size.filter(|size| *size > 0).map_or(UNKNOWN_SIZE, |size| size.min(LARGEST_READ))
     }
 
     /// Calls a member of a provider. Its error is returned, and logged with the plugin's name.

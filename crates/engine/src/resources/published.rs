@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
+use ostler_contract::Charge;
 use ostler_contract::points::ResourceContent;
-use ostler_contract::{Budget, Charge};
 use ostler_protocol::wire::commands::{ContentEncoding, ResourceReadResult};
 use ostler_protocol::{RpcError, Value, uri};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
-use super::Resources;
+use super::{Resources, Room};
 use crate::core::long_work::long_work;
-use crate::core::refusals::no_memory;
 use crate::users::clients::{Answer, Client};
 use crate::users::principal::Principal;
 
@@ -146,26 +145,31 @@ impl Resources {
         !elsewhere && self.provider(named).is_err() && matches!(self.publisher(named, None), Ok(None))
     }
 
-    /// Reads a resource of a client.
+    /// Reads a resource of a client as text for a backend or a tool. Its memory is charged to the host while it is read.
+    ///
+    /// # Errors
+    /// Like [`Self::read_published_within`].
     pub(crate) async fn read_published(
         &self,
         client: &Publisher,
         uri: &str,
-        encoding: Option<ContentEncoding>,
     ) -> Result<ResourceContent, RpcError> {
-        let content = self.ask_for_content(client, uri, encoding.as_ref()).await?;
-        Ok(encoded_as(content, encoding.as_ref()))
+        let encoding = Some(&ContentEncoding::Utf8);
+        let size_of = |content: &ResourceContent| content.data.len().saturating_mul(2);
+        let read = self.read_published_within(self.reads(), client, uri, encoding, size_of).await;
+        let (content, _charge) = read?;
+        Ok(encoded_as(content, encoding))
     }
 
     /// Reads a resource of a client in the encoding of its answer; `size_of` is the memory of the content, which is
-    /// charged to `budget`. It is known once the client has answered: if there is no room then, the content is dropped,
-    /// and requested again when there is. A client that does not answer thus occupies no memory.
+    /// charged. It is known once the client has answered: if there is no room then, the content is dropped, and requested
+    /// again when there is. A client that does not answer thus occupies no memory.
     ///
     /// # Errors
-    /// That of the client; `-32603` if there is no room for the second answer.
+    /// That of the client; that of `room` if there is none in time, or not enough for the second answer.
     pub(crate) async fn read_published_within(
         &self,
-        budget: &Budget,
+        room: Room<'_>,
         client: &Publisher,
         uri: &str,
         encoding: Option<&ContentEncoding>,
@@ -173,20 +177,19 @@ impl Resources {
     ) -> Result<(ResourceContent, Charge), RpcError> {
         let content = self.ask_for_content(client, uri, encoding).await?;
         let size = size_of(&content);
-        if let Some(charge) = budget.try_take(size) {
+        if let Some(charge) = room.budget.try_take(size) {
             return Ok((content, charge));
         }
         // The client's answer needs room as well, which is free when it is asked again.
         let answer = 2 * content.data.len();
         drop(content);
-        let charge = budget.take(size.saturating_add(answer)).await;
-        let mut charge = charge.ok_or_else(|| RpcError::internal("the connection is closed"))?;
+        let mut charge = room.take(size.saturating_add(answer)).await?;
         charge.set(size);
         let content = self.ask_for_content(client, uri, encoding).await?;
         let more = size_of(&content).saturating_sub(charge.bytes());
         match more == 0 || charge.try_grow(more) {
             true => Ok((content, charge)),
-            false => Err(no_memory()),
+            false => Err((room.full)()),
         }
     }
 

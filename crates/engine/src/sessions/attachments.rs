@@ -59,8 +59,7 @@ impl Sessions {
     }
 
     /// Reads the resource at a URI as the owner of a session: an attachment, a resource that a client publishes, or one
-    /// that a provider serves. An attachment and a provider's content are charged while they are read; then the content
-    /// is the reader's.
+    /// that a provider serves. Its memory is charged while it is read; then the content is the reader's.
     pub(crate) async fn content_for_session(
         &self,
         session: &str,
@@ -70,7 +69,7 @@ impl Sessions {
             return Ok(ResourceContent::text(text));
         }
         if let Some(id) = uri::attachment_id(uri) {
-            let _charge = self.resources.room(size_of_attachment(id).saturating_mul(4) / 3).await?;
+            let _charge = self.resources.room(size_of_attachment(id)).await?;
             return Ok(content_of(self.read_attachment(uri).await?));
         }
         let entry = self.session_at(session).await;

@@ -409,7 +409,7 @@ impl Source {
             .map_err(|error| format!("{directory}: resourceList was answered with something else: {error}"))
     }
 
-    /// Returns the content of a file, with the charge of its memory to the client's connection.
+    /// Returns the content of a file, with the charge of its memory.
     async fn read(
         &self,
         uri: &str,
@@ -417,11 +417,11 @@ impl Source {
         bytes: &mut usize,
     ) -> Result<(Vec<u8>, Charge), String> {
         let client = self.publisher()?;
-        let (budget, encoding) = (client.newest().outbox().budget(), ContentEncoding::Base64);
+        let (resources, encoding) = (&self.sessions.resources, ContentEncoding::Base64);
         // The received text and its decoded content.
         let size_of = |content: &ResourceContent| content.data.len().saturating_mul(2);
-        let resources = &self.sessions.resources;
-        let read = resources.read_published_within(budget, &client, uri, Some(&encoding), size_of).await;
+        let read =
+            resources.read_published_within(resources.reads(), &client, uri, Some(&encoding), size_of).await;
         let (content, charge) = read.map_err(|refused| format!("{uri}: {}", refused.message))?;
         let content = match content.encoding {
             ContentEncoding::Base64 => STANDARD

@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 use ostler_contract::points::ResourceContent;
 use ostler_contract::{Grant, Thrown};
 use ostler_protocol::names::meta_key;
-use ostler_protocol::wire::commands::ContentEncoding;
 use ostler_protocol::wire::state::{Message, MessageAttachment};
 use parking_lot::Mutex;
 
@@ -86,7 +85,7 @@ impl Sessions {
         if let Err(refused) = self.access.require_of(owner.unwrap_or("nobody"), &Grant::on("file", "get")) {
             return Some(Err(refused.into()));
         }
-        let read = self.resources.read_published(&publisher, uri, Some(ContentEncoding::Utf8)).await;
+        let read = self.resources.read_published(&publisher, uri).await;
         Some(read.map_err(Into::into))
     }
 }

@@ -1,5 +1,7 @@
 //! The settings of a session's active clients, for its backend.
 
+use std::cmp::Reverse;
+
 use ostler_protocol::JsonObject;
 use ostler_protocol::grants::Grant;
 
@@ -12,12 +14,14 @@ impl Sessions {
     /// value applies.
     pub(crate) fn client_settings(&self, entry: &Entry) -> JsonObject {
         let active = entry.active_clients();
-        let connections = self.access.clients.open().into_iter();
-        let of_session = connections
-            .filter(|connection| connection.client_id().is_some_and(|client| active.contains(&client)));
+        let mut connections = self.access.clients.open();
+        connections
+            .retain(|connection| connection.client_id().is_some_and(|client| active.contains(&client)));
+        connections.sort_by_key(|connection| Reverse(connection.id()));
         let configure = Grant::of("config", "change");
-        let values = of_session.map(|connection| ClientValues {
+        let values = connections.iter().map(|connection| ClientValues {
             values: self.core.root.own_values(connection.id()),
+            client: (connection.owner(), connection.client_id()),
             configures: self.access.gate.require(&connection.principal(), &configure).is_ok(),
         });
         merged(&values.collect::<Vec<_>>())

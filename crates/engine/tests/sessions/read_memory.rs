@@ -171,8 +171,8 @@ async fn attachments_are_read_for_backends_when_there_is_memory_for_them() {
             read.await
         }
     }));
-    // Three quarters of the memory are enough for three of them.
-    let host = host_of(4 * MIB, store).await;
+    // A quarter of the memory is enough for three of them.
+    let host = host_of(24 * MIB, store).await;
     let mut writer = host.raw();
     writer.initialize("writer").await;
     let (uri, _) = with_attachment(&mut writer).await;

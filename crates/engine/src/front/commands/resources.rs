@@ -18,7 +18,7 @@ use crate::core::refusals::no_memory;
 use crate::core::responder::Responder;
 use crate::front::connection::Connection;
 use crate::resources::published::{Publisher, encoded_as, to_value, unwrapped};
-use crate::resources::{member, scheme_of};
+use crate::resources::{Room, member, scheme_of};
 use crate::sessions::{content_of, decoded_length, size_of_attachment};
 use crate::users::principal::Principal;
 
@@ -90,8 +90,8 @@ impl Requester {
         let (resources, encoding) = (&self.front().resources, params.encoding.as_ref());
         // The content, and its form as base64 or JSON text, whichever is larger.
         let size_of = |content: &ResourceContent| content.data.len().saturating_mul(8) / 3;
-        let budget = self.connection.outbox.budget();
-        let read = resources.read_published_within(budget, client, &params.uri, encoding, size_of).await;
+        let room = Room { budget: self.connection.outbox.budget(), limit: None, full: no_memory };
+        let read = resources.read_published_within(room, client, &params.uri, encoding, size_of).await;
         read.map(|(content, charge)| (result_of(encoded_as(content, encoding)), charge))
     }
 
