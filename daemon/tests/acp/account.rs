@@ -222,6 +222,9 @@ async fn a_proxy_of_the_sessions_editor_is_its_agents() {
     let mut near = Talk::join(editor, "fake:/near").await;
     assert_eq!(near.say("!env https_proxy").await, "http://me:s3cret-word@proxy.example:3128/");
     assert_eq!(near.say("!env NO_PROXY").await, "localhost,127.0.0.1,::1,hay.example");
+    // What it writes as its last words is masked.
+    let error = near.fail("!stderr no way through s3cret-word\n!exit 3").await;
+    assert!(error.to_string().contains("no way through <set>"), "{error}");
     // In a session without that editor, an agent connects directly.
     let mut other = stage.talk().await;
     assert_eq!(other.say("!env https_proxy").await, "nothing");

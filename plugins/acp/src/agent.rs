@@ -18,6 +18,7 @@ use crate::machine;
 use crate::masks::Masks;
 use crate::options::{AgentOptions, Runtime, Unstable};
 use crate::protocol::member;
+use crate::proxy;
 
 /// How long to wait for the rest of an ended agent's stderr.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -178,6 +179,8 @@ pub struct Surroundings {
     pub env: BTreeMap<String, String>,
     /// Variables with tokens that a client lent the session, over the agent's own.
     pub lent: BTreeMap<String, String>,
+    /// Variables with the proxy of the session's editors, over the agent's own. In a machine they have no effect.
+    pub proxy: BTreeMap<String, String>,
     /// Secrets of its MCP servers that the agent receives and can repeat: tokens, headers and variables.
     pub told: Vec<String>,
     /// The machine; `None` for this host.
@@ -187,15 +190,15 @@ pub struct Surroundings {
 impl Surroundings {
     /// On this host, for no session.
     pub fn alone(cwd: &Path) -> Self {
-        let (env, lent) = (BTreeMap::new(), BTreeMap::new());
-        Self { cwd: cwd.to_owned(), env, lent, told: Vec::new(), computer: None }
+        let (env, lent, proxy) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { cwd: cwd.to_owned(), env, lent, proxy, told: Vec::new(), computer: None }
     }
 }
 
 /// The program of an agent on this host.
 pub fn program(agent: &AgentOptions, at: &Surroundings) -> Program {
-    let Surroundings { cwd, env, lent, .. } = at;
-    let env = env.iter().chain(&agent.env).chain(lent);
+    let Surroundings { cwd, env, lent, proxy, .. } = at;
+    let env = env.iter().chain(&agent.env).chain(proxy).chain(lent);
     Program {
         owner: owner(agent, at),
         command: agent.command.clone(),
@@ -258,7 +261,12 @@ impl Running {
         if let Some(bytes) = agent.memory_limit {
             process.limit_memory(bytes);
         }
-        let masks = agent.masks.with(at.lent.values()).with(&secrets).with_values(&at.told);
+        let masks = agent
+            .masks
+            .with(at.lent.values())
+            .with(&secrets)
+            .with(&proxy::secrets(&at.proxy))
+            .with_values(&at.told);
         let offer = Offer::new(at.computer.is_none(), runtime.uses(Unstable::Subagents));
         let connected = Wire::connect(stdin, stdout, offer.clone(), masks.clone()).await;
         let Ok((wire, mut incoming)) = connected else {

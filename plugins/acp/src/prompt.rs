@@ -43,8 +43,8 @@ pub fn reader(start: &Start) -> Read {
     start.read.clone()
 }
 
-/// The content blocks of a prompt.
-pub async fn blocks(message: Message, facts: &AgentFacts, read: &Read) -> Vec<Value> {
+/// The content blocks of a prompt. `log` receives a line for each attachment that could not be read.
+pub async fn blocks(message: Message, facts: &AgentFacts, read: &Read, log: impl Fn(String)) -> Vec<Value> {
     let text = |text: &str| json!({ "type": "text", "text": text });
     let mut blocks = Vec::new();
     blocks.extend(message.context.iter().map(|context| text(context)));
@@ -53,12 +53,17 @@ pub async fn blocks(message: Message, facts: &AgentFacts, read: &Read) -> Vec<Va
         blocks.push(text(&message.text));
     }
     for attachment in message.attachments {
-        blocks.push(block(attachment, facts, read).await);
+        blocks.push(block(attachment, facts, read, &log).await);
     }
     blocks
 }
 
-async fn block(attachment: MessageAttachment, facts: &AgentFacts, read: &Read) -> Value {
+async fn block(
+    attachment: MessageAttachment,
+    facts: &AgentFacts,
+    read: &Read,
+    log: &impl Fn(String),
+) -> Value {
     match attachment {
         MessageAttachment::Simple(simple) => {
             let said = simple.model_representation.unwrap_or_else(|| simple.label.clone());
@@ -95,7 +100,15 @@ async fn block(attachment: MessageAttachment, facts: &AgentFacts, read: &Read) -
                     contents(resource.uri.clone(), resource.label.clone(), mime, content.data, encoded, facts)
                 }
                 // The name can still be useful to the agent or its user.
-                _ => link(),
+                Ok(Err(why)) => {
+                    log(format!("the attachment {} could not be read: {}", resource.label, why.message));
+                    link()
+                }
+                Err(_) => {
+                    let limit = READ_LIMIT.as_secs();
+                    log(format!("the attachment {} was not read within {limit} seconds", resource.label));
+                    link()
+                }
             }
         }
         MessageAttachment::Annotations(annotations) => {
@@ -159,7 +172,7 @@ mod tests {
         let attachments = vec![serde_json::from_value(attachment).unwrap()];
         let kinds = async |text: &str, attachments: Vec<MessageAttachment>| -> Vec<Value> {
             let message = Message { text: text.to_owned(), attachments, context: None };
-            let blocks = blocks(message, &AgentFacts::default(), &None).await;
+            let blocks = blocks(message, &AgentFacts::default(), &None, |_| {}).await;
             blocks.iter().map(|block| block["type"].clone()).collect()
         };
         assert_eq!(kinds("", attachments.clone()).await, ["resource_link"]);
@@ -178,7 +191,7 @@ mod tests {
             if let Some(mime) = mime {
                 attachment["contentType"] = mime.into();
             }
-            super::block(serde_json::from_value(attachment).unwrap(), facts, &read).await
+            super::block(serde_json::from_value(attachment).unwrap(), facts, &read, &|_| {}).await
         };
         let (plain, rich) = (AgentFacts::default(), AgentFacts { embedded: true, ..AgentFacts::default() });
         let remote = "vscode-remote://ssh-remote+box/a.txt";

@@ -1,60 +1,80 @@
 //! The proxy of a session's editors, as variables of its agent.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use ostler_contract::{JsonObject, Value};
-use url::{Host, Url};
+use percent_encoding::percent_decode_str;
+use url::Url;
 
 /// The variables that name a proxy, in the spellings that programs read: curl ignores `HTTP_PROXY`.
 const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
+/// The variables that name a proxy for other schemes too.
+const ALL: [&str; 2] = ["ALL_PROXY", "all_proxy"];
 /// The variables that name the addresses without it.
 const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
 /// Makes Node's own `fetch` read these variables.
 const NODE: &str = "NODE_USE_ENV_PROXY";
+/// The maximum length of the exceptions, in bytes. The system limits a variable to 128 KiB.
+const EXCEPTIONS_MAX: usize = 64 * 1024;
 
 /// Returns the variables for the settings `http.proxy` and `http.noProxy` of a session's editors. `endpoint` is the
-/// address of the session's tools endpoint, which is reached directly. Without variables if the operator chose a proxy
-/// (`is_set`), and for one on the editor's own computer, where the agent cannot connect.
+/// address of the session's tools endpoint, which is always reached directly, like loopback addresses. `operator`
+/// returns a variable that the operator set. There are no variables if the operator chose a proxy, for a proxy on the
+/// editor's own computer, where the agent cannot connect, and for one that is not HTTP: Node rejects others.
 pub fn variables(
     settings: &JsonObject,
     endpoint: Option<&str>,
-    is_set: impl Fn(&str) -> bool,
+    operator: impl Fn(&str) -> Option<String>,
 ) -> BTreeMap<String, String> {
     let proxy = settings.get("http.proxy").and_then(Value::as_str).and_then(|proxy| Url::parse(proxy).ok());
-    let Some(proxy) = proxy.filter(|proxy| !is_loopback(proxy)) else { return BTreeMap::new() };
-    if PROXIES.iter().chain(&["ALL_PROXY", "all_proxy"]).any(|name| is_set(name)) {
+    let proxy = proxy.filter(|proxy| matches!(proxy.scheme(), "http" | "https") && !is_loopback(proxy));
+    let Some(proxy) = proxy else { return BTreeMap::new() };
+    if PROXIES.iter().chain(&ALL).any(|name| operator(name).is_some()) {
         return BTreeMap::new();
     }
     let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     let endpoint = endpoint.and_then(|endpoint| Url::parse(endpoint).ok()?.host_str().map(str::to_owned));
+    let set = EXCEPTIONS.iter().find_map(|name| operator(name)).unwrap_or_default();
     let listed = settings.get("http.noProxy").and_then(Value::as_array).into_iter().flatten();
-    let listed = listed.filter_map(Value::as_str).map(str::to_owned);
-    let mut exceptions: Vec<String> = Vec::new();
-    for name in own.into_iter().chain(endpoint).chain(listed) {
-        if !exceptions.contains(&name) {
-            exceptions.push(name);
+    let listed = listed.filter_map(Value::as_str).chain(set.split(',')).map(|name| name.trim().to_owned());
+    let mut exceptions = String::new();
+    for name in own.into_iter().chain(endpoint).chain(listed.filter(|name| is_name(name))) {
+        let is_new = exceptions.split(',').all(|other| other != name);
+        if is_new && exceptions.len() + name.len() < EXCEPTIONS_MAX {
+            let separator = if exceptions.is_empty() { "" } else { "," };
+            exceptions = format!("{exceptions}{separator}{name}");
         }
     }
-    let exceptions = exceptions.join(",");
     let proxies = PROXIES.iter().map(|name| (*name, proxy.to_string()));
     let others = EXCEPTIONS.iter().map(|name| (*name, exceptions.clone()));
     let all = proxies.chain(others).chain([(NODE, "1".to_owned())]);
-    all.filter(|(name, _)| !is_set(name)).map(|(name, value)| (name.to_owned(), value)).collect()
+    all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Returns the secrets in the variables.
+/// Returns the secrets in the variables, as they are written and decoded: the password, or a user name without one,
+/// which can be a token.
 pub fn secrets(variables: &BTreeMap<String, String>) -> Vec<String> {
-    let proxy = PROXIES.iter().find_map(|name| Url::parse(variables.get(*name)?).ok());
-    proxy.and_then(|proxy| proxy.password().map(str::to_owned)).into_iter().collect()
+    let Some(proxy) = PROXIES.iter().find_map(|name| Url::parse(variables.get(*name)?).ok()) else {
+        return Vec::new();
+    };
+    let secret = proxy.password().unwrap_or(proxy.username());
+    let decoded = percent_decode_str(secret).decode_utf8_lossy().into_owned();
+    [secret.to_owned(), decoded].into_iter().filter(|secret| !secret.is_empty()).collect()
 }
 
 fn is_loopback(proxy: &Url) -> bool {
-    match proxy.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback() || address.is_unspecified(),
-        Some(Host::Ipv6(address)) => address.is_loopback() || address.is_unspecified(),
-        None => true,
+    let Some(host) = proxy.host_str() else { return true };
+    let host = host.trim_end_matches('.').trim_start_matches('[').trim_end_matches(']');
+    match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Ok(address) => address.is_loopback() || address.is_unspecified(),
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
     }
+}
+
+/// Whether a text can be one of the names in a list that commas separate.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.contains(|c: char| c == ',' || c.is_control() || c.is_whitespace())
 }
 
 #[cfg(test)]
@@ -63,43 +83,56 @@ mod tests {
 
     use super::*;
 
-    fn variables_of(settings: &Value, set: &[&str]) -> BTreeMap<String, String> {
-        variables(settings.as_object().unwrap(), Some("http://10.0.0.2:4000/ahp-mcp/1"), |name| {
-            set.contains(&name)
-        })
+    fn variables_of(settings: &Value, set: &[(&str, &str)]) -> BTreeMap<String, String> {
+        let operator =
+            |name: &str| set.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned());
+        variables(settings.as_object().unwrap(), Some("http://10.0.0.2:4000/ahp-mcp/1"), operator)
     }
 
     #[test]
     fn a_proxy_of_an_editor_is_the_agents() {
-        let settings = json!({ "http.proxy": "http://me:s3cret@proxy.example:3128",
-            "http.noProxy": ["example.org", "localhost"] });
-        let variables = variables_of(&settings, &[]);
+        let settings = json!({ "http.proxy": "http://me:s%40cret@proxy.example:3128",
+            "http.noProxy": ["example.org", "localhost", "a,b", "a\0", 1] });
+        let variables = variables_of(&settings, &[("no_proxy", ".corp, example.org")]);
         for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
-            assert_eq!(variables[name], "http://me:s3cret@proxy.example:3128/");
+            assert_eq!(variables[name], "http://me:s%40cret@proxy.example:3128/");
         }
         for name in ["NO_PROXY", "no_proxy"] {
-            assert_eq!(variables[name], "localhost,127.0.0.1,::1,10.0.0.2,example.org");
+            assert_eq!(variables[name], "localhost,127.0.0.1,::1,10.0.0.2,example.org,.corp");
         }
         assert_eq!(variables["NODE_USE_ENV_PROXY"], "1");
-        assert_eq!(secrets(&variables), ["s3cret"]);
-        assert!(!variables_of(&settings, &["NO_PROXY"]).contains_key("NO_PROXY"));
+        assert_eq!(secrets(&variables), ["s%40cret", "s@cret"]);
+        let token = variables_of(&json!({ "http.proxy": "https://token@proxy.example" }), &[]);
+        assert_eq!(secrets(&token)[0], "token");
+    }
+
+    #[test]
+    fn long_exceptions_are_cut() {
+        let many: Vec<String> = (0..9000).map(|number| format!("{number}.example.org")).collect();
+        let settings = json!({ "http.proxy": "http://proxy.example:3128", "http.noProxy": many });
+        let exceptions = &variables_of(&settings, &[])["NO_PROXY"];
+        assert!(exceptions.len() <= EXCEPTIONS_MAX && exceptions.len() > EXCEPTIONS_MAX - 30);
     }
 
     #[test]
     fn what_the_operator_chose_stays() {
         let settings = json!({ "http.proxy": "http://proxy.example:3128" });
         for name in ["HTTPS_PROXY", "http_proxy", "ALL_PROXY"] {
-            assert_eq!(variables_of(&settings, &[name]), BTreeMap::new(), "{name}");
+            assert_eq!(variables_of(&settings, &[(name, "http://other.example")]), BTreeMap::new(), "{name}");
         }
     }
 
     #[test]
-    fn a_proxy_on_the_editors_computer_is_not_used() {
+    fn a_proxy_on_the_editors_computer_is_not_used_and_only_http() {
         for proxy in [
             "http://127.0.0.1:3128",
-            "http://localhost:1",
-            "socks5://[::1]:1",
+            "http://127.1",
+            "http://LOCALHOST:1",
+            "http://localhost.:1",
+            "http://[::1]:1",
+            "http://[::ffff:127.0.0.1]:1",
             "http://0.0.0.0:1",
+            "socks5://proxy.example:1080",
             "proxy",
             "",
         ] {

@@ -48,8 +48,6 @@ impl Conversation {
             None => JsonObject::new(),
         };
         let proxy = self.proxy(&settings, endpoint.as_ref());
-        let mut told = mcp::secrets(endpoint.as_ref(), self.start.mcp_servers.as_ref());
-        told.extend(proxy::secrets(&proxy));
         let plan = Plan {
             fork,
             questions: Some(ask),
@@ -57,9 +55,10 @@ impl Conversation {
             runtime: self.shared.runtime.clone(),
             at: Surroundings {
                 cwd: self.cwd.clone(),
-                env: proxy.into_iter().chain(self.start.env.clone()).collect(),
+                env: self.start.env.clone(),
                 lent: self.lent(),
-                told,
+                proxy,
+                told: mcp::secrets(endpoint.as_ref(), self.start.mcp_servers.as_ref()),
                 computer: self.start.computer.clone(),
             },
             additional: self.start.additional.iter().flatten().map(Into::into).collect(),
@@ -73,11 +72,17 @@ impl Conversation {
         self.opening = Some(opening::open(plan).boxed());
     }
 
-    /// Returns the variables with the proxy of the session's editors.
+    /// Returns the variables with the proxy of the session's editors. The operator's variables are those of the agent,
+    /// of the session and of the daemon.
     fn proxy(&self, settings: &JsonObject, endpoint: Option<&Endpoint>) -> BTreeMap<String, String> {
-        let agent = &self.shared.agent.env;
-        let is_set = |name: &str| agent.contains_key(name) || std::env::var_os(name).is_some();
-        proxy::variables(settings, endpoint.map(|endpoint| &*endpoint.url), is_set)
+        if self.start.computer.is_some() {
+            return BTreeMap::new();
+        }
+        let operator = |name: &str| {
+            let own = self.shared.agent.env.get(name).or_else(|| self.start.env.get(name)).cloned();
+            own.or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())
+        };
+        proxy::variables(settings, endpoint.map(|endpoint| &*endpoint.url), operator)
     }
 
     /// Returns the tokens from the client that created the session, by the agent's variables.

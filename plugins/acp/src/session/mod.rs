@@ -494,8 +494,16 @@ impl Conversation {
     }
 
     fn log(&self, line: impl std::fmt::Display) {
-        let line = self.shared.agent.masks.secrets().hide(&line.to_string());
-        let _ = self.shared.host.log(format!("{}: {}: {line}", self.start.uri, self.shared.agent.provider));
+        self.logger()(line.to_string());
+    }
+
+    /// Returns what logs a line of this conversation.
+    fn logger(&self) -> impl Fn(String) + Send + 'static {
+        let (shared, uri) = (self.shared.clone(), self.start.uri.clone());
+        move |line| {
+            let line = shared.agent.masks.secrets().hide(&line);
+            let _ = shared.host.log(format!("{uri}: {}: {line}", shared.agent.provider));
+        }
     }
 
     fn sentence(&self, why: &AgentError) -> String {

@@ -113,8 +113,9 @@ impl Conversation {
         self.cost_before = self.cost;
         self.speaks = false;
         let read = prompt::reader(&self.start);
+        let log = self.logger();
         self.prompting = Some(Box::pin(async move {
-            let blocks = prompt::blocks(message, &facts, &read).await;
+            let blocks = prompt::blocks(message, &facts, &read, log).await;
             wire.request("session/prompt", json!({ "sessionId": session, "prompt": blocks })).await
         }));
     }
