@@ -1,4 +1,5 @@
-//! Checks that the engine parses owners with `Owner::parse` alone, which rejects texts that only begin like an owner.
+//! Checks that the engine and the daemon parse owners with `Owner::parse` alone, which rejects texts that only begin like
+//! an owner.
 
 use std::fs;
 use std::path::Path;
@@ -8,15 +9,15 @@ use ostler_contract::owner::Owner;
 use crate::tidy::{relative, sources, without_tests};
 
 /// The sources that are checked.
-const SOURCES: &str = "crates/engine/src";
+const SOURCES: [&str; 2] = ["crates/engine/src", "daemon/src"];
 /// The calls that split a text at its colon.
 const SPLITS: [&str; 3] = ["split(':')", "split_once(':')", "splitn(2, ':')"];
 /// The words in the name of a value that is an owner, or a membership, which `Owner::from_membership` parses.
 const OWNERS: [&str; 4] = ["owner", "pool", "membership", "scope"];
 
-/// Adds a problem for each line of the engine that parses an owner by hand.
+/// Adds a problem for each line of these sources that parses an owner by hand.
 pub fn check(root: &Path, problems: &mut Vec<String>) {
-    for file in sources(&root.join(SOURCES), &["rs"]) {
+    for file in SOURCES.iter().flat_map(|folder| sources(&root.join(folder), &["rs"])) {
         let text = fs::read_to_string(&file).unwrap_or_default();
         for line in parsed_by_hand(without_tests(&text)) {
             problems.push(format!(
@@ -70,6 +71,8 @@ mod tests {
             "Some((\"team\", team)) => team,",
             "let (kind, rest) = self.owner.as_deref()?.split_once(':')?;",
             "match pool.split(':').next() {",
+            "let (team, project) = scope.split_once(':')?;",
+            "memberships.iter().any(|held| held.split_once(':') == Some(scope))",
         ] {
             assert_eq!(parsed_by_hand(line), [1], "{line}");
         }
@@ -81,7 +84,7 @@ mod tests {
     fn other_texts_are_no_owners() {
         for line in [
             "let owner = format!(\"user:{id}\");",
-            "let (team, project) = scope.split_once(':')?;",
+            "let (kind, name) = inside.split_once(':')?;",
             "if uri.starts_with(\"session:\") {",
             "\"users:read\" => Some(\"user:read\"),",
             "match Owner::parse(owner) {",
@@ -95,7 +98,7 @@ mod tests {
     #[test]
     fn tests_of_the_engine_are_not_checked() {
         let root = tempfile::tempdir().unwrap();
-        let file = root.path().join(SOURCES).join("usage/read.rs");
+        let file = root.path().join(SOURCES[0]).join("usage/read.rs");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, "owner.split(':');\n#[cfg(test)]\nmod tests { fn f() { owner.split(':'); } }\n")
             .unwrap();

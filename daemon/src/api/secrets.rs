@@ -2,6 +2,7 @@
 //! does, a team's for the team's grants and being of the team, a person's is that person's own.
 
 use ostler_contract::VaultName;
+use ostler_contract::owner::Owner;
 use ostler_engine::Principal;
 use ostler_protocol::grants::Grant;
 
@@ -22,7 +23,9 @@ fn admits(control: &Control, caller: &Principal, name: &VaultName, write: bool) 
         }
         (VaultName::Team { team, .. }, Principal::Person(person)) => {
             gate.require(caller, &Grant::of("team", if write { "put" } else { "get" }))?;
-            let of_team = |scope: &String| scope.split(':').next() == Some(team.as_str());
+            let of_team = |membership: &String| {
+                Owner::from_membership(membership).and_then(Owner::team) == Some(team.as_str())
+            };
             if person.reader.memberships.iter().any(of_team) { Ok(()) } else { Err(refused()) }
         }
         (VaultName::User { id, .. }, Principal::Person(person)) if person.id == *id => Ok(()),

@@ -182,7 +182,8 @@ impl Rule {
             automations.iter().map(|name| uri::automation_id(name).unwrap_or(name).to_owned()).collect();
         let bots = fields.texts("bot")?;
         let bots = bots.iter().map(|name| name.strip_prefix("bot://").unwrap_or(name).to_owned()).collect();
-        let user = fields.text("user")?.map(|user| user.strip_prefix("user:").unwrap_or(user).to_owned());
+        let user = fields.text("user")?;
+        let user = user.map(|user| Owner::parse(user).and_then(Owner::user).unwrap_or(user).to_owned());
         if user.as_ref().is_some_and(|user| Owner::parse(&format!("user:{user}")).is_none()) {
             return Err(format!("{place}.user must be the id of a user"));
         }

@@ -412,10 +412,11 @@ impl UsersFile {
                 Kind::Role => words("roles").iter().any(|role| role == id),
                 Kind::Team | Kind::Project => {
                     words("memberships").iter().chain(&words("primary")).any(|scope| {
-                        let group = Owner::from_membership(scope);
-                        let named = match kind {
-                            Kind::Team => group.and_then(Owner::team),
-                            _ => group.and_then(Owner::project),
+                        let named = match Owner::from_membership(scope) {
+                            Some(group) if kind == Kind::Team => group.team(),
+                            Some(group) => group.project(),
+                            // An id that was written by hand.
+                            None => Some(scope.as_str()),
                         };
                         named == Some(id)
                     })
