@@ -208,10 +208,9 @@ pub(crate) fn merged(clients: &[ClientValues]) -> JsonObject {
 /// Returns the settings of the proxy of the clients that may configure the host.
 fn proxy_of(clients: &[ClientValues]) -> JsonObject {
     let mut seen = HashSet::new();
-    let newest = clients.iter().filter(|client| {
-        client.configures && client.values.contains_key(PROXY) && seen.insert(&client.client)
-    });
-    let settings = newest.map(|client| {
+    let newest =
+        clients.iter().filter(|client| client.values.contains_key(PROXY) && seen.insert(&client.client));
+    let settings = newest.filter(|client| client.configures).map(|client| {
         let settings = SETTINGS.iter().filter(|setting| setting.backends == Backends::Configurers);
         let values = settings.filter_map(|setting| Some((setting.key, client.values.get(setting.key)?)));
         // An editor sends an empty value for a setting without one.

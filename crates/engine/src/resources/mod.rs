@@ -69,8 +69,9 @@ pub(crate) struct Room<'a> {
 }
 
 impl Room<'_> {
-    async fn take(self, bytes: usize) -> Result<Charge, RpcError> {
-        let taken = self.budget.take(bytes.min(self.budget.largest()));
+    /// Charges `bytes`, or at least `needed` if the budget is smaller.
+    async fn take(self, bytes: usize, needed: usize) -> Result<Charge, RpcError> {
+        let taken = self.budget.take(bytes.min(self.budget.largest()).max(needed));
         let charge = match self.limit {
             Some(limit) => tokio::time::timeout(limit, taken).await.ok().flatten(),
             None => taken.await,
@@ -145,7 +146,7 @@ impl Resources {
     }
 
     /// Charges the host for content that is read without a client's request, as soon as there is memory. Small content
-    /// does not wait behind large content.
+    /// does not wait behind large content if there is room for it.
     ///
     /// # Errors
     /// `-32603` if there is none in time.
@@ -158,7 +159,7 @@ impl Resources {
         {
             return Ok(charge);
         }
-        self.reads().take(bytes).await
+        self.reads().take(bytes, 0).await
     }
 
     /// Returns the memory for content that is read without a client's request.

@@ -183,7 +183,7 @@ impl Resources {
         // The client's answer needs room as well, which is free when it is asked again.
         let answer = 2 * content.data.len();
         drop(content);
-        let mut charge = room.take(size.saturating_add(answer)).await?;
+        let mut charge = room.take(size.saturating_add(answer), size).await?;
         charge.set(size);
         let content = self.ask_for_content(client, uri, encoding).await?;
         let more = size_of(&content).saturating_sub(charge.bytes());

@@ -28,6 +28,7 @@ use super::backend::Tell;
 use super::mailbox::ToSession;
 use crate::core::plugin_folders::{PluginFolder, PluginFolders};
 use crate::core::tasks;
+use crate::resources::Room;
 use crate::resources::published::{Publisher, unwrapped};
 use crate::sessions::Sessions;
 
@@ -420,8 +421,9 @@ impl Source {
         let (resources, encoding) = (&self.sessions.resources, ContentEncoding::Base64);
         // The received text and its decoded content.
         let size_of = |content: &ResourceContent| content.data.len().saturating_mul(2);
-        let read =
-            resources.read_published_within(resources.reads(), &client, uri, Some(&encoding), size_of).await;
+        // A copy that fails is not repeated, and has a time limit of its own.
+        let room = Room { limit: None, ..resources.reads() };
+        let read = resources.read_published_within(room, &client, uri, Some(&encoding), size_of).await;
         let (content, charge) = read.map_err(|refused| format!("{uri}: {}", refused.message))?;
         let content = match content.encoding {
             ContentEncoding::Base64 => STANDARD
