@@ -1,6 +1,6 @@
 //! The proxy of a session's editors, as variables of its agent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
 use ostler_contract::{JsonObject, Value};
@@ -33,23 +33,44 @@ pub fn variables(
     if PROXIES.iter().chain(&ALL).any(|name| operator(name).is_some()) {
         return BTreeMap::new();
     }
-    let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
-    let endpoint = endpoint.and_then(|endpoint| Url::parse(endpoint).ok()?.host_str().map(str::to_owned));
-    let set = EXCEPTIONS.iter().find_map(|name| operator(name)).unwrap_or_default();
-    let listed = settings.get("http.noProxy").and_then(Value::as_array).into_iter().flatten();
-    let listed = listed.filter_map(Value::as_str).chain(set.split(',')).map(|name| name.trim().to_owned());
-    let mut exceptions = String::new();
-    for name in own.into_iter().chain(endpoint).chain(listed.filter(|name| is_name(name))) {
-        let is_new = exceptions.split(',').all(|other| other != name);
-        if is_new && exceptions.len() + name.len() < EXCEPTIONS_MAX {
-            let separator = if exceptions.is_empty() { "" } else { "," };
-            exceptions = format!("{exceptions}{separator}{name}");
-        }
-    }
+    let exceptions = exceptions(settings, endpoint, &operator);
     let proxies = PROXIES.iter().map(|name| (*name, proxy.to_string()));
     let others = EXCEPTIONS.iter().map(|name| (*name, exceptions.clone()));
-    let all = proxies.chain(others).chain([(NODE, "1".to_owned())]);
+    let node = operator(NODE).unwrap_or_else(|| "1".to_owned());
+    let all = proxies.chain(others).chain([(NODE, node)]);
     all.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Returns the addresses without the proxy, the operator's before the editor's.
+fn exceptions(
+    settings: &JsonObject,
+    endpoint: Option<&str>,
+    operator: impl Fn(&str) -> Option<String>,
+) -> String {
+    let set: Vec<String> = EXCEPTIONS.iter().filter_map(|name| operator(name)).collect();
+    let set = set.iter().flat_map(|names| names.split(|c: char| c == ',' || c.is_whitespace()));
+    let listed = settings.get("http.noProxy").and_then(Value::as_array).into_iter().flatten();
+    let listed = set.chain(listed.filter_map(Value::as_str).map(str::trim)).filter(|name| is_name(name));
+    let endpoint = endpoint.and_then(|endpoint| Url::parse(endpoint).ok());
+    let host = endpoint.as_ref().and_then(Url::host_str);
+    // Programs differ in how they write an IPv6 address.
+    let bare = host.map(|host| host.trim_start_matches('[').trim_end_matches(']'));
+    let (mut all, mut seen) = (String::new(), HashSet::new());
+    for name in ["localhost", "127.0.0.1", "::1"].into_iter().chain(host).chain(bare).chain(listed) {
+        // Programs know it only without other names.
+        if name == "*" {
+            return name.to_owned();
+        }
+        if all.len() + name.len() >= EXCEPTIONS_MAX {
+            break;
+        }
+        if seen.insert(name) {
+            let separator = if all.is_empty() { "" } else { "," };
+            all.push_str(separator);
+            all.push_str(name);
+        }
+    }
+    all
 }
 
 /// Returns the secrets in the variables, as they are written and decoded: the password, or a user name without one,
@@ -93,17 +114,34 @@ mod tests {
     fn a_proxy_of_an_editor_is_the_agents() {
         let settings = json!({ "http.proxy": "http://me:s%40cret@proxy.example:3128",
             "http.noProxy": ["example.org", "localhost", "a,b", "a\0", 1] });
-        let variables = variables_of(&settings, &[("no_proxy", ".corp, example.org")]);
+        let variables = variables_of(&settings, &[("no_proxy", ".corp, example.org"), ("NO_PROXY", "a b")]);
         for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
             assert_eq!(variables[name], "http://me:s%40cret@proxy.example:3128/");
         }
         for name in ["NO_PROXY", "no_proxy"] {
-            assert_eq!(variables[name], "localhost,127.0.0.1,::1,10.0.0.2,example.org,.corp");
+            assert_eq!(variables[name], "localhost,127.0.0.1,::1,10.0.0.2,a,b,.corp,example.org");
         }
         assert_eq!(variables["NODE_USE_ENV_PROXY"], "1");
         assert_eq!(secrets(&variables), ["s%40cret", "s@cret"]);
         let token = variables_of(&json!({ "http.proxy": "https://token@proxy.example" }), &[]);
         assert_eq!(secrets(&token)[0], "token");
+    }
+
+    #[test]
+    fn everything_is_an_exception_if_the_editor_or_the_operator_says_so() {
+        let settings =
+            json!({ "http.proxy": "http://proxy.example:3128", "http.noProxy": ["example.org", "*"] });
+        assert_eq!(variables_of(&settings, &[])["NO_PROXY"], "*");
+        let settings = json!({ "http.proxy": "http://proxy.example:3128" });
+        assert_eq!(variables_of(&settings, &[("NO_PROXY", "*")])["no_proxy"], "*");
+    }
+
+    #[test]
+    fn an_endpoint_with_an_ipv6_address_is_an_exception_in_both_forms() {
+        let settings = json!({ "http.proxy": "http://proxy.example:3128" });
+        let variables =
+            variables(settings.as_object().unwrap(), Some("http://[fd00::2]:4000/ahp-mcp/1"), |_| None);
+        assert_eq!(variables["NO_PROXY"], "localhost,127.0.0.1,::1,[fd00::2],fd00::2");
     }
 
     #[test]
@@ -118,8 +156,11 @@ mod tests {
     fn what_the_operator_chose_stays() {
         let settings = json!({ "http.proxy": "http://proxy.example:3128" });
         for name in ["HTTPS_PROXY", "http_proxy", "ALL_PROXY"] {
-            assert_eq!(variables_of(&settings, &[(name, "http://other.example")]), BTreeMap::new(), "{name}");
+            for value in ["http://other.example", ""] {
+                assert_eq!(variables_of(&settings, &[(name, value)]), BTreeMap::new(), "{name}");
+            }
         }
+        assert_eq!(variables_of(&settings, &[("NODE_USE_ENV_PROXY", "0")])["NODE_USE_ENV_PROXY"], "0");
     }
 
     #[test]

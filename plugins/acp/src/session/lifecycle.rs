@@ -80,7 +80,7 @@ impl Conversation {
         }
         let operator = |name: &str| {
             let own = self.shared.agent.env.get(name).or_else(|| self.start.env.get(name)).cloned();
-            own.or_else(|| std::env::var(name).ok()).filter(|value| !value.is_empty())
+            own.or_else(|| std::env::var(name).ok())
         };
         proxy::variables(settings, endpoint.map(|endpoint| &*endpoint.url), operator)
     }
