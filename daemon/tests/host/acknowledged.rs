@@ -334,10 +334,11 @@ fn commits(folder: &Folder) -> usize {
     frames.filter(|frame| number(&frame[4..8]) > 0).count()
 }
 
-/// Waits until what the host writes later is written; returns the number of commits.
+/// Waits until what the host writes later is written; returns the number of commits. The thread that writes rests for
+/// half a second at most before it writes more.
 async fn settled(folder: &Folder) -> usize {
     let (mut seen, mut since) = (commits(folder), Instant::now());
-    while since.elapsed() < Duration::from_millis(500) {
+    while since.elapsed() < Duration::from_millis(1200) {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let now = commits(folder);
         if now != seen {
