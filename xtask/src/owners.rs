@@ -21,7 +21,7 @@ pub fn check(root: &Path, problems: &mut Vec<String>) {
         let text = fs::read_to_string(&file).unwrap_or_default();
         for line in parsed_by_hand(without_tests(&text)) {
             problems.push(format!(
-                "{}:{line}: an owner is parsed by hand; match on Owner::parse of ostler_contract::owner",
+                "{}:{line}: an owner or a membership is parsed by hand; match on Owner::parse or Owner::from_membership",
                 relative(root, &file)
             ));
         }
@@ -106,8 +106,10 @@ mod tests {
         check(root.path(), &mut problems);
         assert_eq!(
             problems,
-            ["crates/engine/src/usage/read.rs:1: an owner is parsed by hand; match on Owner::parse of \
-              ostler_contract::owner"]
+            [
+                "crates/engine/src/usage/read.rs:1: an owner or a membership is parsed by hand; match on Owner::parse \
+              or Owner::from_membership"
+            ]
         );
     }
 }
