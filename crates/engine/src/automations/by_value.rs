@@ -9,11 +9,11 @@ use ostler_protocol::uri;
 use ring::digest::{Context, SHA256};
 
 use super::Automations;
-use super::catalogue::Entry;
+use super::catalogue::CatalogueEntry;
 use super::order::Order;
 use crate::core::tasks;
 use crate::core::titles::tidy_title;
-use crate::sessions::Entry as Session;
+use crate::sessions::SessionEntry;
 
 /// The host's collection of these records.
 pub(crate) const COLLECTION: &str = "automation-sessions";
@@ -34,9 +34,9 @@ impl Automations {
     pub(super) async fn session_of_value(
         &self,
         id: &str,
-        entry: &Entry,
+        entry: &CatalogueEntry,
         order: &Order,
-    ) -> Result<Option<Arc<Session>>, String> {
+    ) -> Result<Option<Arc<SessionEntry>>, String> {
         let failed =
             |why: Thrown| format!("the session of this {} could not be read: {}", order.by, why.message);
         let Some(values) = self.values().await.map_err(failed)? else { return Ok(None) };
@@ -74,7 +74,7 @@ impl Automations {
     }
 
     /// Removes the records of a disposed session.
-    pub(super) fn forget_session_of_value(self: &Arc<Self>, session: &Session) {
+    pub(super) fn forget_session_of_value(self: &Arc<Self>, session: &SessionEntry) {
         let of_automation = session.origin.as_ref().and_then(|origin| origin.get("automation")).is_some();
         if of_automation {
             self.forget_values("session", session.uri.clone());

@@ -15,7 +15,7 @@ use ostler_protocol::{RpcError, Value, actions, names, uri};
 use super::Automations;
 use super::check::check;
 use super::listing::{Listed, publish};
-use super::settings::{Settings, with_editor, with_pinned};
+use super::settings::{AutomationSettings, with_editor, with_pinned};
 use crate::core::fanout::{Fanout, Origin, Subscriber};
 use crate::core::ids::ConnectionId;
 use crate::core::refusals::{does_not_belong, lacks_field};
@@ -31,11 +31,11 @@ pub(super) struct Catalogue {
 
 /// One automation; an edit replaces it.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct CatalogueEntry {
     /// Its entry in the catalogue, without the runs.
     pub wire: AutomationEntry,
     /// The settings in its definition that only this host reads.
-    pub settings: Settings,
+    pub settings: AutomationSettings,
     pub owner: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl Automations {
         (format!(r#"{{"entries":[{}]}}"#, entries.join(",")), seq)
     }
 
-    pub(super) fn entry(&self, id: &str) -> Option<Arc<Entry>> {
+    pub(super) fn entry(&self, id: &str) -> Option<Arc<CatalogueEntry>> {
         self.catalogue.lock().entries.get(id).map(|listed| listed.entry.clone())
     }
 
@@ -64,7 +64,7 @@ impl Automations {
 
     /// Adds or replaces an automation and publishes it to subscribers unless nothing changed. An automation that is
     /// already listed retains its runs; a new one gets the given runs. Its schedules have to be planned before.
-    fn set(&self, id: &str, mut entry: Entry, runs: RunPage, origin: Option<Origin>) {
+    fn set(&self, id: &str, mut entry: CatalogueEntry, runs: RunPage, origin: Option<Origin>) {
         let mut catalogue = self.catalogue.lock();
         let shown = self.plans.lock().shown(id);
         entry.wire.next_run_at = shown.next.map(crate::core::clock::iso);
@@ -123,7 +123,8 @@ impl Automations {
             run_count: shown.run_count,
             ..held.wire.clone()
         };
-        listed.entry = Arc::new(Entry { wire, settings: held.settings.clone(), owner: held.owner.clone() });
+        listed.entry =
+            Arc::new(CatalogueEntry { wire, settings: held.settings.clone(), owner: held.owner.clone() });
         listed.publish(fanout, None);
     }
 }
@@ -139,13 +140,13 @@ impl Catalogue {
     }
 }
 
-fn entry_of(stored: KeptAutomation) -> Entry {
+fn entry_of(stored: KeptAutomation) -> CatalogueEntry {
     let mut meta = JsonObject::new();
     if let Some(owner) = &stored.owner {
         meta.insert(names::meta_key("owner"), owner.as_str().into());
     }
-    Entry {
-        settings: Settings::of(&stored.definition),
+    CatalogueEntry {
+        settings: AutomationSettings::of(&stored.definition),
         wire: AutomationEntry {
             resource: uri::automation(&stored.id),
             definition: stored.definition,
@@ -303,7 +304,7 @@ impl Automations {
         }
     }
 
-    fn require_own(&self, by: &Principal, held: &Entry, verb: &str) -> Result<(), String> {
+    fn require_own(&self, by: &Principal, held: &CatalogueEntry, verb: &str) -> Result<(), String> {
         let owned = self.access.gate.require_owned(by, held.owner.as_deref(), verb, &held.wire.resource);
         owned.map_err(|refused| refused.message)
     }

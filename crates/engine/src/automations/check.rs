@@ -7,7 +7,7 @@ use ostler_protocol::wire::state::{AutomationDefinition, AutomationTrigger};
 
 use super::rule::{Rule, SESSION, WATCH};
 use super::schedule::Schedule;
-use super::settings::Settings;
+use super::settings::AutomationSettings;
 use super::watching::is_watched_type;
 use crate::automations::Automations;
 
@@ -21,7 +21,7 @@ pub(super) fn check(
     if definition.title.trim().is_empty() {
         return Err("an automation needs a title".to_owned());
     }
-    Settings::of(definition).check()?;
+    AutomationSettings::of(definition).check()?;
     for trigger in triggers.unwrap_or_default() {
         if matches!(trigger, AutomationTrigger::Schedule(_)) && !schedules {
             return Err(
@@ -45,10 +45,10 @@ fn check_trigger(trigger: &AutomationTrigger) -> Result<(), String> {
 
 /// Logs what prevents an automation's triggers from firing.
 pub(super) fn log_problems(automations: &Automations, id: &str, definition: &AutomationDefinition) {
-    if let Err(why) = Settings::of(definition).check() {
+    if let Err(why) = AutomationSettings::of(definition).check() {
         automations.core.log.warn(format_args!("automation {id}: {why}; it queues"));
     }
-    for unread in Settings::unread(definition) {
+    for unread in AutomationSettings::unread(definition) {
         automations.core.log.warn(format_args!("automation {id}: {unread}"));
     }
     for trigger in &definition.triggers {

@@ -16,13 +16,13 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::catalogue::Entry;
+use super::catalogue::CatalogueEntry;
 use super::lanes::{Admission, Cause, Lane};
 use super::large::{LONGEST, Unreadable, select};
 use super::message::{RunPlace, fields_read, opening};
 use super::order::Order;
 use super::run::{COUNT, DROPPED, EVENT, LATEST, STEERED};
-use super::settings::Settings;
+use super::settings::AutomationSettings;
 use super::shared::{kind_of, mark_cause};
 use super::triggers::Waiting;
 use super::wake_event::{WakeEvent, facts_for, of_plugin};
@@ -266,7 +266,7 @@ impl Automations {
             let run = self.run_of_event(&entry, &happened, facts, 1);
             Some((entry, run))
         };
-        let mut runs: Vec<(Arc<Entry>, AutomationRunState)> = wakes.filter_map(run).collect();
+        let mut runs: Vec<(Arc<CatalogueEntry>, AutomationRunState)> = wakes.filter_map(run).collect();
         if let Some(once) = records.once.as_ref().filter(|_| shared.is_some() || is_recorded) {
             mark_cause(runs.iter_mut().map(|(_, run)| run), &once.cause);
         }
@@ -279,7 +279,8 @@ impl Automations {
         let EventRecords { once, log } = records;
         if let (Some(once), Some(transactions)) = (once, self.core.run_transactions()) {
             let mut group = Vec::new();
-            let admit = |(entry, run): (Arc<Entry>, _)| self.admit(&entry, run, cause, Some(&mut group)).1;
+            let admit =
+                |(entry, run): (Arc<CatalogueEntry>, _)| self.admit(&entry, run, cause, Some(&mut group)).1;
             let waits = runs.into_iter().filter_map(admit).collect();
             return Box::pin(self.clone().serve_group(transactions.clone(), group, waits, (once, log)));
         }
@@ -305,7 +306,7 @@ impl Automations {
     }
 
     /// Whether an automation has room for so many more runs in this order.
-    pub(super) fn has_room(&self, id: &str, entry: &Entry, order: &Order, wakes: usize) -> bool {
+    pub(super) fn has_room(&self, id: &str, entry: &CatalogueEntry, order: &Order, wakes: usize) -> bool {
         let chat_busy = self.pinned_chat_is_busy(&entry.settings);
         let runs = self.runs.lock();
         let room = |lane: &Lane| lane.has_room(order, wakes, &entry.settings, chat_busy);
@@ -338,7 +339,7 @@ impl Automations {
     }
 
     /// Returns an automation that an event wakes, unless its owner may not see the event.
-    fn woken(&self, automation: &str, happened: &WakeEvent<'_>) -> Option<Arc<Entry>> {
+    fn woken(&self, automation: &str, happened: &WakeEvent<'_>) -> Option<Arc<CatalogueEntry>> {
         let entry = self.entry(automation)?;
         if let Err(why) = self.may_be_woken(entry.owner.as_deref(), happened.of_session) {
             let WakeEvent { trigger, event, .. } = happened;
@@ -374,7 +375,7 @@ impl Automations {
     /// Turns a wake into a run, a merged event or nothing. Where hosts share runs, the owner of the automation does so.
     pub(super) fn wake(
         self: &Arc<Self>,
-        entry: &Entry,
+        entry: &CatalogueEntry,
         run: AutomationRunState,
         cause: Cause<'_>,
     ) -> Option<StoredRunReceiver> {
@@ -387,7 +388,7 @@ impl Automations {
     /// Turns a wake into a run, a merged event or nothing on this host. Returns whether it starts a run of its own.
     pub(super) fn wake_here(
         self: &Arc<Self>,
-        entry: &Entry,
+        entry: &CatalogueEntry,
         run: AutomationRunState,
         cause: Cause<'_>,
     ) -> (bool, Option<StoredRunReceiver>) {
@@ -398,7 +399,7 @@ impl Automations {
     /// stored and served.
     pub(super) fn admit(
         self: &Arc<Self>,
-        entry: &Entry,
+        entry: &CatalogueEntry,
         mut run: AutomationRunState,
         cause: Cause<'_>,
         group: Option<&mut Vec<Admitted>>,
@@ -539,7 +540,7 @@ impl Automations {
     }
 
     /// Whether a turn runs in the chat an automation is pinned to, no matter who started it.
-    pub(super) fn pinned_chat_is_busy(&self, settings: &Settings) -> bool {
+    pub(super) fn pinned_chat_is_busy(&self, settings: &AutomationSettings) -> bool {
         let session = settings.pinned.then_some(settings.pinned_session.as_ref()).flatten();
         // A session with a running turn is in memory.
         let Some(entry) = session.and_then(|session| self.sessions.by_uri(session)) else { return false };

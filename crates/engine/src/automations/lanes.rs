@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::order::{Order, Ordered};
-use super::settings::{Overlap, Settings};
+use super::settings::{AutomationSettings, Overlap};
 
 /// The window of the hourly cap.
 const CAP_WINDOW: Duration = Duration::from_secs(3600);
@@ -119,7 +119,7 @@ pub(super) enum Admission {
 impl Lane {
     /// Returns the waiting run that a wake is merged into, or `None` if [`Lane::admit`] has to decide. Adds the wake to the
     /// rate of merged wakes. During a burst, nearly every wake is merged, and none of those needs a separate run.
-    pub fn merge(&mut self, cause: Cause<'_>, settings: &Settings, now: Instant) -> Option<&str> {
+    pub fn merge(&mut self, cause: Cause<'_>, settings: &AutomationSettings, now: Instant) -> Option<&str> {
         let overlap = match cause {
             Cause::Ordered(_) | Cause::Press => return None,
             Cause::Counted => Overlap::Queue,
@@ -138,7 +138,7 @@ impl Lane {
         &mut self,
         run: &str,
         cause: Cause<'_>,
-        settings: &Settings,
+        settings: &AutomationSettings,
         chat_busy: bool,
         now: Instant,
     ) -> Admission {
@@ -186,7 +186,7 @@ impl Lane {
         &mut self,
         run: &str,
         order: &Order,
-        settings: &Settings,
+        settings: &AutomationSettings,
         chat_busy: bool,
         now: Instant,
     ) -> Admission {
@@ -203,7 +203,7 @@ impl Lane {
     }
 
     /// Whether a run with this order has to wait.
-    fn waits(&self, order: &Order, settings: &Settings, chat_busy: bool) -> bool {
+    fn waits(&self, order: &Order, settings: &AutomationSettings, chat_busy: bool) -> bool {
         match settings.pinned {
             true => {
                 chat_busy || !self.going.is_empty() || !self.waiting.is_empty() || !self.ordered.is_empty()
@@ -213,7 +213,13 @@ impl Lane {
     }
 
     /// Whether this many runs with this order can be accepted: those that have to wait need room.
-    pub fn has_room(&self, order: &Order, runs: usize, settings: &Settings, chat_busy: bool) -> bool {
+    pub fn has_room(
+        &self,
+        order: &Order,
+        runs: usize,
+        settings: &AutomationSettings,
+        chat_busy: bool,
+    ) -> bool {
         let begin = usize::from(!self.waits(order, settings, chat_busy));
         self.ordered.has_room(order, runs.saturating_sub(begin))
     }
@@ -224,7 +230,7 @@ impl Lane {
     }
 
     /// Counts a wake against the hourly cap. Returns the number of wakes as the error if it has reached the cap.
-    fn count(&mut self, settings: &Settings, now: Instant) -> Result<(), usize> {
+    fn count(&mut self, settings: &AutomationSettings, now: Instant) -> Result<(), usize> {
         while self.woken.front().is_some_and(|at| now.duration_since(*at) >= CAP_WINDOW) {
             self.woken.pop_front();
         }
@@ -271,7 +277,7 @@ impl Lane {
 
     /// Moves the run that may begin now to the begun ones. During a burst of wakes merged into it, the run is delayed
     /// for at most [`PUT_OFF`], because accepting the wakes comes first.
-    pub fn next(&mut self, settings: &Settings, chat_busy: bool, now: Instant) -> Next {
+    pub fn next(&mut self, settings: &AutomationSettings, chat_busy: bool, now: Instant) -> Next {
         let mut free = !chat_busy && self.going.is_empty();
         if settings.pinned {
             free &= !self.ordered.is_going();
@@ -342,8 +348,8 @@ mod tests {
 
     const CAP: usize = 20;
 
-    fn set(overlap: Overlap) -> Settings {
-        Settings { overlap, ..Settings::default() }
+    fn set(overlap: Overlap) -> AutomationSettings {
+        AutomationSettings { overlap, ..AutomationSettings::default() }
     }
 
     fn admit(lane: &mut Lane, run: &str, cause: Cause<'_>, overlap: Overlap) -> Admission {
@@ -449,7 +455,7 @@ mod tests {
             "the first is an hour old"
         );
         assert!(!lane.is_idle(Instant::now()));
-        let more = Settings { hourly_cap: Some(CAP + 1), ..Settings::default() };
+        let more = AutomationSettings { hourly_cap: Some(CAP + 1), ..AutomationSettings::default() };
         assert_eq!(
             lane.admit("z", Cause::Event, &more, false, Instant::now()),
             Admission::Wait,
@@ -457,11 +463,11 @@ mod tests {
         );
     }
 
-    fn ordered(lane: &mut Lane, run: &str, value: Value, settings: &Settings) -> Admission {
+    fn ordered(lane: &mut Lane, run: &str, value: Value, settings: &AutomationSettings) -> Admission {
         lane.admit(run, Cause::Ordered(&by(value)), settings, false, Instant::now())
     }
 
-    fn all_next(lane: &mut Lane, settings: &Settings) -> Vec<String> {
+    fn all_next(lane: &mut Lane, settings: &AutomationSettings) -> Vec<String> {
         let begin = || match lane.next(settings, false, Instant::now()) {
             Next::Begin(run) => Some(run),
             _ => None,
@@ -524,7 +530,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_one_chat_of_a_pinned_automation_is_for_whoever_came_first() {
-        let settings = Settings { pinned: true, ..set(Overlap::Queue) };
+        let settings = AutomationSettings { pinned: true, ..set(Overlap::Queue) };
         let mut lane = Lane::default();
         assert_eq!(ordered(&mut lane, "a1", json!("a"), &settings), Admission::Start);
         assert_eq!(ordered(&mut lane, "b1", json!("b"), &settings), Admission::Wait, "another value too");
@@ -546,7 +552,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_cap_counts_ordered_runs_of_every_value() {
         let mut lane = Lane::default();
-        let settings = Settings { hourly_cap: Some(3), ..Settings::default() };
+        let settings = AutomationSettings { hourly_cap: Some(3), ..AutomationSettings::default() };
         assert_eq!(ordered(&mut lane, "a1", json!("a"), &settings), Admission::Start);
         assert_eq!(ordered(&mut lane, "a2", json!("a"), &settings), Admission::Wait);
         assert_eq!(ordered(&mut lane, "b1", json!("b"), &settings), Admission::Start);
@@ -558,7 +564,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_full_queue_has_room_for_what_need_not_wait() {
         let mut lane = Lane::default();
-        let settings = Settings { hourly_cap: Some(usize::MAX), ..Settings::default() };
+        let settings = AutomationSettings { hourly_cap: Some(usize::MAX), ..AutomationSettings::default() };
         for run in 0..=MOST_WAITING {
             assert!(lane.has_room(&by(json!("a")), 1, &settings, false));
             ordered(&mut lane, &run.to_string(), json!("a"), &settings);

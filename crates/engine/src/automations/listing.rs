@@ -13,7 +13,7 @@ use ostler_protocol::{Version, uri};
 use tokio::time::Instant;
 
 use super::Automations;
-use super::catalogue::Entry;
+use super::catalogue::CatalogueEntry;
 use super::pace::Pace;
 use super::run_summary::summary_of;
 use crate::core::fanout::{Fanout, Origin, Outgoing};
@@ -25,7 +25,7 @@ const RUNS_LISTED: usize = 20;
 /// One automation of the catalogue.
 #[derive(Debug)]
 pub(super) struct Listed {
-    pub entry: Arc<Entry>,
+    pub entry: Arc<CatalogueEntry>,
     /// Newest first.
     runs: VecDeque<AutomationRunSummary>,
     runs_next_cursor: Option<String>,
@@ -40,7 +40,7 @@ pub(super) struct Listed {
 
 impl Listed {
     /// Creates an entry with its newest runs.
-    pub fn new(entry: Entry, runs: &RunPage) -> Self {
+    pub fn new(entry: CatalogueEntry, runs: &RunPage) -> Self {
         Self {
             entry: Arc::new(entry),
             runs: runs.runs.iter().map(summary_of).collect(),

@@ -9,7 +9,7 @@ use ostler_protocol::{Value, names};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::catalogue::Entry;
+use super::catalogue::CatalogueEntry;
 use super::fire::{StoredRunReceiver, StoredRunSender, count_of, event_id_of};
 use super::lanes::Cause;
 use super::run::{COUNT, EVENT, LATEST, Runs};
@@ -132,7 +132,7 @@ impl Automations {
     pub(super) fn merge(
         self: &Arc<Self>,
         automation: &str,
-        entry: &Entry,
+        entry: &CatalogueEntry,
         happened: &WakeEvent<'_>,
         cause: Cause<'_>,
         facts: JsonObject,

@@ -93,7 +93,7 @@ fn template_of(definition: &AutomationDefinition) -> &str {
 }
 
 /// A part of a template.
-enum Part<'a> {
+enum TemplatePart<'a> {
     Text(&'a str),
     /// `{{…}}` as it is written, and the name in it.
     Placeholder {
@@ -103,7 +103,7 @@ enum Part<'a> {
 }
 
 /// Returns the parts of a template. Extra braces are text: `{{{at}}}` is the time in braces.
-fn parts(template: &str) -> impl Iterator<Item = Part<'_>> {
+fn parts(template: &str) -> impl Iterator<Item = TemplatePart<'_>> {
     let mut rest = template;
     let mut placeholder = None;
     std::iter::from_fn(move || {
@@ -114,14 +114,14 @@ fn parts(template: &str) -> impl Iterator<Item = Part<'_>> {
         let close = first.and_then(|first| Some(first + 2 + rest[first + 2..].find("}}")?));
         let Some((first, close)) = first.zip(close) else {
             let text = std::mem::take(&mut rest);
-            return (!text.is_empty()).then_some(Part::Text(text));
+            return (!text.is_empty()).then_some(TemplatePart::Text(text));
         };
         // The placeholder begins at the last pair of braces before its end.
         let open = rest[..close].rfind("{{").unwrap_or(first);
         let (text, written) = (&rest[..open], &rest[open..close + 2]);
-        placeholder = Some(Part::Placeholder { written, name: rest[open + 2..close].trim() });
+        placeholder = Some(TemplatePart::Placeholder { written, name: rest[open + 2..close].trim() });
         rest = &rest[close + 2..];
-        Some(Part::Text(text))
+        Some(TemplatePart::Text(text))
     })
 }
 
@@ -130,8 +130,8 @@ fn fill(template: &str, facts: &Facts<'_>) -> String {
     let mut text = String::with_capacity(template.len());
     for part in parts(template) {
         match part {
-            Part::Text(part) => text.push_str(part),
-            Part::Placeholder { written, name } => match value_of(name, facts) {
+            TemplatePart::Text(part) => text.push_str(part),
+            TemplatePart::Placeholder { written, name } => match value_of(name, facts) {
                 Some(value) => text.push_str(&value),
                 None => text.push_str(written),
             },
@@ -177,8 +177,8 @@ pub(super) fn fields_read(definition: &AutomationDefinition) -> impl Iterator<It
 
 fn fields_in(template: &str) -> impl Iterator<Item = &str> {
     parts(template).filter_map(|part| match part {
-        Part::Text(_) => None,
-        Part::Placeholder { name, .. } => name.strip_prefix("event."),
+        TemplatePart::Text(_) => None,
+        TemplatePart::Placeholder { name, .. } => name.strip_prefix("event."),
     })
 }
 

@@ -6,12 +6,12 @@ use ostler_contract::limit;
 use ostler_protocol::wire::state::AutomationDefinitionPatch;
 
 use super::Automations;
-use super::settings::{Settings, with_pinned};
-use crate::sessions::Entry as Session;
+use super::settings::{AutomationSettings, with_pinned};
+use crate::sessions::SessionEntry;
 
 impl Automations {
     /// Loads the session an automation is pinned to.
-    pub(super) async fn load_pinned(&self, settings: &Settings) -> Option<Arc<Session>> {
+    pub(super) async fn load_pinned(&self, settings: &AutomationSettings) -> Option<Arc<SessionEntry>> {
         let session = settings.pinned.then_some(settings.pinned_session.as_ref()).flatten()?;
         self.sessions.session_at(session).await
     }
@@ -19,9 +19,9 @@ impl Automations {
     /// Returns the session an automation is pinned to, if it still exists and is in memory.
     pub(super) fn own_pinned(
         &self,
-        settings: &Settings,
+        settings: &AutomationSettings,
         owner: Option<&str>,
-    ) -> Result<Option<Arc<Session>>, String> {
+    ) -> Result<Option<Arc<SessionEntry>>, String> {
         let session = settings.pinned_session.as_ref().and_then(|session| self.sessions.by_uri(session));
         let Some(session) = session.filter(|session| !session.is_gone()) else { return Ok(None) };
         match session.owner.as_deref() == owner {

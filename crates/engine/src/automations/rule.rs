@@ -195,7 +195,7 @@ impl Rule {
     pub fn read(trigger: &AutomationEventTrigger) -> Result<Self, String> {
         let id = trigger.events.first().map(|event| event.id.as_str()).unwrap_or_default();
         let empty = JsonObject::new();
-        let config = Part { path: String::new(), fields: trigger.config.as_ref().unwrap_or(&empty) };
+        let config = ConfigObject { path: String::new(), fields: trigger.config.as_ref().unwrap_or(&empty) };
         if trigger.r#type == SESSION {
             config.only(&["filter", "count", "then", "when"])?;
             return Ok(Self {
@@ -214,7 +214,7 @@ impl Rule {
     }
 }
 
-fn filter(part: Part<'_>) -> Result<Filter, String> {
+fn filter(part: ConfigObject<'_>) -> Result<Filter, String> {
     part.only(&["sessions", "providers", "owners", "projects", "folders", "automated"])?;
     Ok(Filter {
         sessions: part.texts("sessions", "session URIs")?,
@@ -226,7 +226,7 @@ fn filter(part: Part<'_>) -> Result<Filter, String> {
     })
 }
 
-fn count(part: Part<'_>) -> Result<Count, String> {
+fn count(part: ConfigObject<'_>) -> Result<Count, String> {
     part.only(&["n", "consecutive", "within", "sameInput"])?;
     Ok(Count {
         n: part.whole("n")?.unwrap_or(1),
@@ -236,13 +236,13 @@ fn count(part: Part<'_>) -> Result<Count, String> {
     })
 }
 
-fn then(part: Part<'_>) -> Result<Then, String> {
+fn then(part: ConfigObject<'_>) -> Result<Then, String> {
     let kind = part.text("kind")?;
-    let event = |part: &Part<'_>| match part.text("event")? {
+    let event = |part: &ConfigObject<'_>| match part.text("event")? {
         Some(event) => Kind::of(event),
         None => Err(format!("{} has to be text", part.at("event"))),
     };
-    let lasting = |part: &Part<'_>| part.duration("for")?.ok_or_else(|| part.not("for", A_DURATION));
+    let lasting = |part: &ConfigObject<'_>| part.duration("for")?.ok_or_else(|| part.not("for", A_DURATION));
     match kind {
         Some("event") => {
             part.only(&["kind", "event", "within"])?;
@@ -260,7 +260,7 @@ fn then(part: Part<'_>) -> Result<Then, String> {
     }
 }
 
-fn when(part: Part<'_>) -> Result<When, String> {
+fn when(part: ConfigObject<'_>) -> Result<When, String> {
     part.only(&["running", "queuedAtLeast", "toolCallsAtLeast", "turnLongerThan"])?;
     Ok(When {
         running: part.truth("running")?,
@@ -276,12 +276,12 @@ const UNITS: [&str; 3] = ["s", "m", "h"];
 const DIGITS: usize = 9;
 
 /// An object of a config, and its path.
-struct Part<'a> {
+struct ConfigObject<'a> {
     path: String,
     fields: &'a JsonObject,
 }
 
-impl<'a> Part<'a> {
+impl<'a> ConfigObject<'a> {
     fn at(&self, key: &str) -> String {
         match self.path.as_str() {
             "" => key.to_owned(),
@@ -314,9 +314,9 @@ impl<'a> Part<'a> {
         self.get(key).map(|value| read(value).ok_or_else(|| self.not(key, expected))).transpose()
     }
 
-    fn part(&self, key: &str) -> Result<Option<Part<'a>>, String> {
+    fn part(&self, key: &str) -> Result<Option<ConfigObject<'a>>, String> {
         let fields = self.read(key, "an object", Value::as_object)?;
-        Ok(fields.map(|fields| Part { path: self.at(key), fields }))
+        Ok(fields.map(|fields| ConfigObject { path: self.at(key), fields }))
     }
 
     fn text(&self, key: &str) -> Result<Option<&'a str>, String> {

@@ -31,7 +31,7 @@ pub(super) enum OnHostLost {
 
 /// The settings of one automation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Settings {
+pub(super) struct AutomationSettings {
     /// Whether every run is a turn of one chat.
     pub pinned: bool,
     /// What to do with a wake during a run.
@@ -68,7 +68,7 @@ const OVERLAPS: [(&str, Overlap); 4] = [
 /// Default number of runs that events may start within an hour.
 const USUAL_CAP: usize = 20;
 
-impl Settings {
+impl AutomationSettings {
     pub fn of(definition: &AutomationDefinition) -> Self {
         let own = own(definition).and_then(Value::as_object);
         let text = |key: &str| own.and_then(|own| own.get(key)?.as_str());

@@ -20,7 +20,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use super::Automations;
-use super::catalogue::Entry;
+use super::catalogue::CatalogueEntry;
 use super::fire::{Admitted, StoredRunReceiver, StoredRunSender, event_of, runs_of};
 use super::lanes::Cause;
 use super::order::Order;
@@ -370,7 +370,7 @@ impl Automations {
     }
 
     /// Decides a wake of an automation that this host owns.
-    fn decide(self: &Arc<Self>, entry: &Arc<Entry>, wake: Wake) {
+    fn decide(self: &Arc<Self>, entry: &Arc<CatalogueEntry>, wake: Wake) {
         let Wake { run, kind } = wake;
         let (key, id) = (run.resource.clone(), id_of(&run).to_owned());
         let definition = &entry.wire.definition;

@@ -13,19 +13,19 @@ use ostler_protocol::wire::state::{AutomationRunLifecycle, AutomationRunState, M
 use ostler_protocol::{json, names, uri};
 use tracing::{Instrument, Span};
 
-use super::catalogue::{Entry, none};
+use super::catalogue::{CatalogueEntry, none};
 use super::message::{RunPlace, opening};
 use super::order::Order;
 use super::{Automations, by_value};
 use crate::core::message::{RUN, message};
 use crate::core::refusals::{NO_SUCH_CHAT, SESSION_ENDED};
 use crate::core::traces;
-use crate::sessions::{Entry as Session, NewSession, Place, TurnRequest, computer_in};
+use crate::sessions::{NewSession, Place, SessionEntry, TurnRequest, computer_in};
 use crate::users::policies::Use;
 
 /// The turn of a run, and the principal it acts as.
 struct RunTurn<'a> {
-    entry: &'a Entry,
+    entry: &'a CatalogueEntry,
     run: &'a AutomationRunState,
     model: Option<ModelSelection>,
     sender: Option<String>,
@@ -34,7 +34,7 @@ struct RunTurn<'a> {
 }
 
 /// Whether a turn could not begin because the session or its chat no longer exists.
-fn has_no_chat(session: &Session, why: &str) -> bool {
+fn has_no_chat(session: &SessionEntry, why: &str) -> bool {
     session.is_gone() || why == SESSION_ENDED || why == NO_SUCH_CHAT
 }
 
@@ -115,7 +115,7 @@ impl Automations {
     async fn say(
         self: &Arc<Self>,
         turn: &RunTurn<'_>,
-        session: &Arc<Session>,
+        session: &Arc<SessionEntry>,
         allowed: bool,
     ) -> Result<(), String> {
         let RunTurn { entry, run, model, sender, queue } = turn;
@@ -158,7 +158,11 @@ impl Automations {
 
     /// Returns the session in which a resumed run continues: `None` for another run, or if the session cannot take another
     /// turn here.
-    async fn session_to_resume(&self, entry: &Entry, run: &AutomationRunState) -> Option<Arc<Session>> {
+    async fn session_to_resume(
+        &self,
+        entry: &CatalogueEntry,
+        run: &AutomationRunState,
+    ) -> Option<Arc<SessionEntry>> {
         let session = run.primary_session.as_ref()?;
         // Another host may have it.
         let session = self.sessions.session_at(session).await?;
@@ -180,11 +184,11 @@ impl Automations {
 
     async fn new_run_session(
         self: &Arc<Self>,
-        entry: &Entry,
+        entry: &CatalogueEntry,
         run: &AutomationRunState,
         order: Option<&Order>,
         allowed: bool,
-    ) -> Result<Arc<Session>, String> {
+    ) -> Result<Arc<SessionEntry>, String> {
         let definition = &entry.wire.definition;
         let title = match order {
             Some(order) => by_value::title(&definition.title, order),

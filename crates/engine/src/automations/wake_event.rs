@@ -6,7 +6,7 @@ use ostler_contract::JsonObject;
 use ostler_protocol::names;
 use ostler_protocol::wire::state::{AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin};
 
-use super::catalogue::Entry;
+use super::catalogue::CatalogueEntry;
 use super::order::Order;
 use super::run::EVENT;
 use super::triggers::Waiting;
@@ -62,7 +62,7 @@ impl Automations {
     /// Returns the run of an event.
     pub(super) fn run_of_event(
         &self,
-        entry: &Entry,
+        entry: &CatalogueEntry,
         happened: &WakeEvent<'_>,
         facts: JsonObject,
         count: u64,

@@ -17,7 +17,7 @@ use super::wake_event::WakeEvent;
 use crate::automations::Automations;
 use crate::core::file_uris::file_path;
 use crate::core::tasks;
-use crate::sessions::{Entry, Happened, Happening};
+use crate::sessions::{Happened, Happening, SessionEntry};
 
 /// How many different inputs of one session a rule distinguishes.
 const INPUTS: usize = 256;
@@ -112,7 +112,7 @@ struct Fire {
 #[derive(Debug)]
 struct Later {
     watched: Arc<Watched>,
-    session: Arc<Entry>,
+    session: Arc<SessionEntry>,
     at: Instant,
     what: Awaited,
 }
@@ -130,7 +130,7 @@ impl Watching {
     pub fn set(&self, id: &str, definition: &AutomationDefinition) {
         let mut state = self.state.lock();
         state.forget(id);
-        let pinned = super::settings::Settings::of(definition).pinned_session;
+        let pinned = super::settings::AutomationSettings::of(definition).pinned_session;
         let mut rules = Vec::new();
         for trigger in definition.triggers.iter().filter(|_| definition.enabled) {
             let AutomationTrigger::Event(trigger) = trigger else { continue };
@@ -226,7 +226,7 @@ impl Automations {
     }
 
     /// Compares with the rules that a session's child has become idle.
-    fn child_quiet(self: &Arc<Self>, parent: Arc<Entry>, child: &str) {
+    fn child_quiet(self: &Arc<Self>, parent: Arc<SessionEntry>, child: &str) {
         let state = self.watching.state.lock();
         let running = state.sessions.get(&parent.uri).is_some_and(|session| session.running);
         drop(state);
@@ -319,7 +319,7 @@ impl Automations {
     }
 
     /// Whether a rule applies to a session. Sessions that an automation started never wake it.
-    fn is_about(&self, watched: &Watched, session: &Entry) -> bool {
+    fn is_about(&self, watched: &Watched, session: &SessionEntry) -> bool {
         let view = session.view();
         let own = maker(&session.origin) == Some(uri::automation(&watched.automation).as_str());
         if own || watched.pinned.as_deref() == Some(session.uri.as_str()) {

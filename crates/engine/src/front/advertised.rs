@@ -13,7 +13,7 @@ use crate::front::Front;
 
 /// One subject, with its operations by group.
 #[derive(Default)]
-struct Row {
+struct SubjectRow {
     title: String,
     description: String,
     read: Vec<String>,
@@ -21,7 +21,7 @@ struct Row {
 }
 
 /// Subjects by name, in the order of the listing.
-type Rows = Vec<(String, Row)>;
+type Rows = Vec<(String, SubjectRow)>;
 
 impl Front {
     /// Returns the description of the host for `_meta`.
@@ -30,7 +30,7 @@ impl Front {
             return meta.clone();
         }
         let mut rows: Rows =
-            SUBJECTS.iter().map(|known| (known.name.to_owned(), Row::of_host(known))).collect();
+            SUBJECTS.iter().map(|known| (known.name.to_owned(), SubjectRow::of_host(known))).collect();
         let mut meta = JsonObject::new();
         // In order in the answer, but concurrently.
         let (providers, channels, methods) =
@@ -117,7 +117,7 @@ impl Front {
     }
 }
 
-impl Row {
+impl SubjectRow {
     fn of_host(known: &ostler_protocol::grants::Subject) -> Self {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         Self {
@@ -147,10 +147,13 @@ impl Row {
 }
 
 /// Returns the row of a subject; a new one receives this title and description.
-fn row<'a>(rows: &'a mut Rows, name: &str, title: &str, description: Option<&str>) -> &'a mut Row {
+fn row<'a>(rows: &'a mut Rows, name: &str, title: &str, description: Option<&str>) -> &'a mut SubjectRow {
     let at = rows.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
         let description = description.unwrap_or_default().to_owned();
-        rows.push((name.to_owned(), Row { title: title.to_owned(), description, ..Row::default() }));
+        rows.push((
+            name.to_owned(),
+            SubjectRow { title: title.to_owned(), description, ..SubjectRow::default() },
+        ));
         rows.len() - 1
     });
     &mut rows[at].1

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::front::Front;
 use crate::sessions::toggles::is_enabled;
-use crate::sessions::{Entry, ToSession};
+use crate::sessions::{SessionEntry, ToSession};
 
 /// The maximum number of rows for a single slash.
 const ALL_MOST: usize = 500;
@@ -49,7 +49,7 @@ impl Front {
     }
 
     /// Returns the `/` commands of a session: first its customizations, then those of its backend.
-    async fn slashes(self: &Arc<Self>, entry: &Arc<Entry>) -> Vec<Slash> {
+    async fn slashes(self: &Arc<Self>, entry: &Arc<SessionEntry>) -> Vec<Slash> {
         let own = match entry.is_awake() {
             true => self.customizations_of(entry).await,
             false => None,
@@ -70,7 +70,7 @@ impl Front {
         all
     }
 
-    async fn customizations_of(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Vec<Customization>> {
+    async fn customizations_of(self: &Arc<Self>, entry: &Arc<SessionEntry>) -> Option<Vec<Customization>> {
         let (answer, wait) = oneshot::channel();
         self.sessions.tell(entry, ToSession::Customizations { answer });
         wait.await.ok().flatten()

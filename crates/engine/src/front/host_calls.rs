@@ -29,7 +29,7 @@ use crate::core::stage::Stage;
 use crate::core::tasks;
 use crate::core::weak::upgraded;
 use crate::front::Front;
-use crate::sessions::{Entry, NewSession};
+use crate::sessions::{NewSession, SessionEntry};
 use crate::users::principal::Principal;
 
 /// The host object of plugins, which does not keep the host alive.
@@ -313,7 +313,7 @@ impl HostCalls for PluginHostCalls {
 /// # Errors
 /// The store does not answer, or the host is stopping and no longer knows whether the session exists. Callers remove a
 /// session's data if it does not exist.
-async fn session_of(front: &Front, uri: &str) -> Result<Option<Arc<Entry>>, Thrown> {
+async fn session_of(front: &Front, uri: &str) -> Result<Option<Arc<SessionEntry>>, Thrown> {
     let Some(id) = ostler_protocol::uri::session_id(uri) else { return Ok(None) };
     match front.sessions.session(id).await?.filter(|entry| !entry.is_gone()) {
         None if front.core.is_stopping() => Err(Thrown::new(STOPPING)),

@@ -10,7 +10,7 @@ use ostler_protocol::wire::state::{MessageAttachment, MessageResourceAttachment}
 use crate::core::file_uris::file_uri;
 use crate::front::Front;
 use crate::front::completions::byte_at;
-use crate::sessions::Entry;
+use crate::sessions::SessionEntry;
 
 /// The maximum number of rows.
 const MOST: usize = 50;
@@ -32,7 +32,12 @@ fn mention(text: &str, offset: i64) -> Option<Mention<'_>> {
 
 impl Front {
     /// Returns the rows for a partial file name. A directory that fails is logged and omitted.
-    pub(crate) async fn mentions(&self, entry: &Entry, text: &str, offset: i64) -> Vec<CompletionItem> {
+    pub(crate) async fn mentions(
+        &self,
+        entry: &SessionEntry,
+        text: &str,
+        offset: i64,
+    ) -> Vec<CompletionItem> {
         let Some(mention) = mention(text, offset) else { return Vec::new() };
         let Some(store) = self.core.registry().and_then(|registry| registry.port::<ResourceStore>()) else {
             return Vec::new();

@@ -25,7 +25,7 @@ use crate::core::tasks;
 use crate::front::Front;
 use crate::front::commands::subject;
 use crate::front::connection::Connection;
-use crate::sessions::Entry;
+use crate::sessions::SessionEntry;
 
 /// The maximum number of waiting messages of a connection, at which its next message is not read.
 const MOST: usize = 128;
@@ -48,13 +48,13 @@ pub(super) enum Work {
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
     /// The sessions of the message, which stay in memory as long as this exists.
-    _held: Vec<Arc<Entry>>,
+    _held: Vec<Arc<SessionEntry>>,
     /// Why it is unknown whether the id of a new session is taken.
     pub unknown: Option<Thrown>,
 }
 
 impl Prepared {
-    fn of(held: Vec<Arc<Entry>>) -> Self {
+    fn of(held: Vec<Arc<SessionEntry>>) -> Self {
         Self { _held: held, unknown: None }
     }
 }

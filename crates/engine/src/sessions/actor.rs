@@ -31,7 +31,7 @@ use super::shared::SharedState;
 use super::size::Extent;
 use super::storing::Storing;
 use super::text_length::text_in;
-use super::{Entry, Place};
+use super::{Place, SessionEntry};
 use crate::core::fanout::{Audience, Encoded, Origin, Outgoing};
 use crate::core::long_work::long_work;
 use crate::core::shared::Core;
@@ -45,7 +45,7 @@ const KEEP_EVERY: Duration = Duration::from_secs(5);
 pub(super) struct Actor {
     pub core: Arc<Core>,
     pub sessions: Arc<Sessions>,
-    pub entry: Arc<Entry>,
+    pub entry: Arc<SessionEntry>,
     pub agent: Option<Owned<Agent>>,
     /// The session's state, without the parts in `shared`.
     pub state: SessionState,
@@ -103,7 +103,7 @@ enum End {
 impl Actor {
     pub fn new(
         sessions: Arc<Sessions>,
-        entry: Arc<Entry>,
+        entry: Arc<SessionEntry>,
         agent: Option<Owned<Agent>>,
         mut state: SessionState,
         mut chats: Vec<Chat>,
@@ -118,9 +118,9 @@ impl Actor {
         }
         Box::new(Self {
             channel: entry.uri.as_str().into(),
-            shared: SharedState::take(&sessions.schemas, sessions.core.offered_tools(), &mut state),
+            shared: SharedState::take(&sessions.schemas.shared, sessions.core.offered_tools(), &mut state),
             core: sessions.core.clone(),
-            memory: Memory::new(&sessions.memory),
+            memory: Memory::new(&sessions.limits.states),
             sessions,
             entry,
             agent,

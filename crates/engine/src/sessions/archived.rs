@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::Entry;
+use super::SessionEntry;
 use super::actor::Actor;
 use crate::core::tasks;
 use crate::sessions::Sessions;
@@ -50,7 +50,7 @@ impl Actor {
 impl Sessions {
     /// Restores a session's working tree if it is missing on disk. A failure is only logged; the next process that runs
     /// in the directory fails visibly.
-    pub(super) async fn restore_tree_of(&self, entry: &Arc<Entry>) {
+    pub(super) async fn restore_tree_of(&self, entry: &Arc<SessionEntry>) {
         let record = entry.view().record.clone();
         let Some(tree) = &record.worktree else { return };
         if let Err(why) = self.workspace.restore_tree(tree, &record.values).await {

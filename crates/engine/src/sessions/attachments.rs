@@ -10,7 +10,7 @@ use ostler_protocol::wire::commands::ContentEncoding;
 use ostler_protocol::wire::state::{Message, MessageAttachment, MessageResourceAttachment, Turn};
 use ostler_protocol::{RpcError, uri};
 
-use super::Entry;
+use super::SessionEntry;
 use super::chat::Chat;
 use crate::core::long_work::long_work;
 use crate::sessions::Sessions;
@@ -138,7 +138,7 @@ impl Sessions {
 impl Sessions {
     /// Stores the attachments of a chat that comes from another session with this session too, so that they outlive the
     /// other session. Reads and writes of many attachments may take long, so no mailbox waits for them.
-    pub(super) async fn adopt_attachments(&self, entry: &Entry, chats: &[Chat]) -> bool {
+    pub(super) async fn adopt_attachments(&self, entry: &SessionEntry, chats: &[Chat]) -> bool {
         let Some(store) = self.attachment_store() else { return true };
         let (Some(read), Some(set)) = (&store.attachment, &store.set_attachment) else { return true };
         let mut ids: Vec<&str> = chats.iter().flat_map(referred).collect();

@@ -12,7 +12,7 @@ use super::actor::Actor;
 use super::annotations::Annotations;
 use super::create::state_of;
 use super::queue::Inbox;
-use super::{Entry, Resting, Snapshots, ToSession};
+use super::{Resting, SessionEntry, Snapshots, ToSession};
 use crate::core::ids::ConnectionId;
 use crate::sessions::Sessions;
 
@@ -80,7 +80,7 @@ impl Awake {
     }
 }
 
-impl Entry {
+impl SessionEntry {
     /// Counts a session that is being created. A session that was disposed in the meantime needs no room.
     pub(super) fn counts_within(&self, most: usize) -> bool {
         match &*self.mailbox.lock() {
@@ -95,8 +95,8 @@ impl Sessions {
     ///
     /// # Errors
     /// All sessions in memory run a turn or have subscribers.
-    pub(super) async fn room_for_session(&self, entry: &Entry) -> Result<(), RpcError> {
-        let census = &self.census;
+    pub(super) async fn room_for_session(&self, entry: &SessionEntry) -> Result<(), RpcError> {
+        let census = &self.limits.census;
         let most = self.core.options.limits.awake_sessions;
         let room = async {
             loop {
@@ -118,7 +118,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Too many sessions are in memory, and none of them can sleep now.
-    pub(crate) fn may_wake(&self, entry: &Entry) -> Result<(), RpcError> {
+    pub(crate) fn may_wake(&self, entry: &SessionEntry) -> Result<(), RpcError> {
         let most = self.core.options.limits.awake_sessions;
         if self.awake() < most || entry.is_awake() {
             return Ok(());
@@ -147,9 +147,9 @@ impl Sessions {
     /// Returns how many were asked.
     fn rest_idle_sessions(&self) -> usize {
         let most = self.core.options.limits.awake_sessions;
-        let surplus = (self.census.count() + 1).saturating_sub(most) + most / 16;
+        let surplus = (self.limits.census.count() + 1).saturating_sub(most) + most / 16;
         let mut asked = 0;
-        let enough = |_: &Entry| {
+        let enough = |_: &SessionEntry| {
             asked += 1;
             asked <= surplus
         };
@@ -158,12 +158,12 @@ impl Sessions {
 
     /// Asks idle sessions to sleep, the least recently changed first, for as long as `wanted` returns true. Returns how
     /// many were asked, or `None` if another call is asking at the same time.
-    pub(super) fn rest_idle(&self, mut wanted: impl FnMut(&Entry) -> bool) -> Option<usize> {
-        let census = &self.census;
+    pub(super) fn rest_idle(&self, mut wanted: impl FnMut(&SessionEntry) -> bool) -> Option<usize> {
+        let census = &self.limits.census;
         if census.asking.swap(true, Ordering::AcqRel) {
             return None;
         }
-        let mut idle: Vec<(String, Arc<Entry>)> = self
+        let mut idle: Vec<(String, Arc<SessionEntry>)> = self
             .all()
             .into_iter()
             .filter(|entry| entry.is_awake() && !self.core.fanout.is_watched(&entry.uri))
@@ -305,7 +305,7 @@ pub(super) fn refuse(sessions: &Sessions, message: ToSession, gone: &RpcError) {
 }
 
 /// Leaves a session asleep in the store and rejects the messages that wait for it.
-pub(super) fn stay_asleep(sessions: &Sessions, entry: &Entry, mut inbox: Inbox, refused: &RpcError) {
+pub(super) fn stay_asleep(sessions: &Sessions, entry: &SessionEntry, mut inbox: Inbox, refused: &RpcError) {
     {
         let mut resting = entry.mailbox.lock();
         if matches!(*resting, Resting::Open(..)) {

@@ -9,7 +9,7 @@ use ostler_contract::{Budget, Charge};
 use ostler_protocol::wire::state::{SessionActiveClient, SessionStatus, ToolDefinition};
 use tokio::sync::watch;
 
-use super::Entry;
+use super::SessionEntry;
 use super::size::Extent;
 use super::tools::{BoundPlace, bind};
 use crate::sessions::Sessions;
@@ -32,13 +32,13 @@ pub struct Brought {
 #[derive(Debug, Clone)]
 pub struct SessionTools {
     sessions: Weak<Sessions>,
-    entry: Arc<Entry>,
+    entry: Arc<SessionEntry>,
     /// The number of the backend start that this belongs to.
     opener: u64,
 }
 
 impl SessionTools {
-    pub(super) fn new(sessions: &Arc<Sessions>, entry: &Arc<Entry>) -> Self {
+    pub(super) fn new(sessions: &Arc<Sessions>, entry: &Arc<SessionEntry>) -> Self {
         Self { sessions: Arc::downgrade(sessions), entry: entry.clone(), opener: sessions.core.next_opener() }
     }
 
@@ -76,7 +76,7 @@ impl SessionTools {
     }
 }
 
-impl Entry {
+impl SessionEntry {
     /// Records the tools that a session's clients contribute.
     pub(super) fn bring(&self, clients: &[SessionActiveClient], memory: &Budget) {
         let bytes = clients.iter().map(|client| Extent::of(&client.tools).memory()).sum();

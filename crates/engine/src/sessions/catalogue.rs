@@ -18,7 +18,7 @@ use ostler_protocol::uri::{self, Channel};
 use super::create::entry_of;
 use super::moving::{finish_moves, is_no_session};
 use super::ownership::RowChange;
-use super::{Entry, Place, Resting, Sessions};
+use super::{Place, Resting, SessionEntry, Sessions};
 use crate::core::refusals::LOST_LEASE;
 use crate::core::tasks;
 
@@ -27,12 +27,12 @@ use crate::core::tasks;
 pub(crate) struct NotAtHand;
 
 /// A load of a session in progress, shared by all callers that wait for it.
-pub(super) type Loading = Shared<BoxFuture<'static, Result<Option<Arc<Entry>>, Thrown>>>;
+pub(super) type Loading = Shared<BoxFuture<'static, Result<Option<Arc<SessionEntry>>, Thrown>>>;
 
 impl Sessions {
     /// Whether all sessions are always in memory.
     pub(super) fn is_whole(&self) -> bool {
-        self.whole.load(Ordering::Acquire)
+        self.counts.whole.load(Ordering::Acquire)
     }
 
     /// Whether all sessions are in memory now, so that the store has no other id.
@@ -41,15 +41,21 @@ impl Sessions {
             // Other hosts create sessions too.
             return false;
         }
-        let entries = self.entries.read();
+        let entries = self.in_memory.entries.read();
         self.is_whole()
-            || self.counted.load(Ordering::Acquire) && entries.len() >= self.total.load(Ordering::Acquire)
+            || self.counts.counted.load(Ordering::Acquire)
+                && entries.len() >= self.counts.total.load(Ordering::Acquire)
     }
 
     /// Inserts a session that was read from the store. Returns the existing entry if another load was faster, and `None` if all
     /// sessions have left memory since the load began.
-    fn take_in(&self, entry: Arc<Entry>, chats: &[KeptChat], generation: u64) -> Option<Arc<Entry>> {
-        let mut entries = self.entries.write();
+    fn take_in(
+        &self,
+        entry: Arc<SessionEntry>,
+        chats: &[KeptChat],
+        generation: u64,
+    ) -> Option<Arc<SessionEntry>> {
+        let mut entries = self.in_memory.entries.write();
         if self.generation() != generation {
             return None;
         }
@@ -73,11 +79,13 @@ impl Sessions {
 
     /// Evicts the least recently used sessions once there are many: stored sessions that are asleep, have no references
     /// and for whose channels `watched` returns false. At most `limit` sleeping sessions stay.
-    fn let_go(&self, limit: usize, watched: impl Fn(&Entry) -> bool) {
-        if self.is_whole() || self.entries.read().len() <= self.next_look.load(Ordering::Acquire) {
+    fn let_go(&self, limit: usize, watched: impl Fn(&SessionEntry) -> bool) {
+        if self.is_whole()
+            || self.in_memory.entries.read().len() <= self.in_memory.next_look.load(Ordering::Acquire)
+        {
             return;
         }
-        let mut entries = self.entries.write();
+        let mut entries = self.in_memory.entries.write();
         let resting = entries.values().filter(|entry| {
             // References are only handed out by this map or by another holder.
             Arc::strong_count(entry) == 1 && entry.can_go() && !watched(entry)
@@ -95,13 +103,13 @@ impl Sessions {
             }
             !goes
         });
-        self.chats.write().retain(|_, session| !gone.contains(session));
+        self.in_memory.chats.write().retain(|_, session| !gone.contains(session));
         // The next eviction waits until there is enough to evict.
-        self.next_look.store(limit.max(entries.len() + limit / 4), Ordering::Release);
+        self.in_memory.next_look.store(limit.max(entries.len() + limit / 4), Ordering::Release);
     }
 }
 
-impl Entry {
+impl SessionEntry {
     /// Whether the store can restore everything about the session.
     fn can_go(&self) -> bool {
         // Lent tokens exist only in memory.
@@ -115,8 +123,10 @@ impl Entry {
 impl Sessions {
     /// Counts the sessions of the store; loads all of them if the store does not support reads on demand.
     pub(crate) async fn open_sessions(&self) {
-        self.next_look.store(self.core.options.resting_sessions, Ordering::Release);
-        let Some(store) = self.core.session_store() else { return self.whole.store(true, Ordering::Release) };
+        self.in_memory.next_look.store(self.core.options.resting_sessions, Ordering::Release);
+        let Some(store) = self.core.session_store() else {
+            return self.counts.whole.store(true, Ordering::Release);
+        };
         if store.reads_on_demand() {
             let count = match &store.count {
                 Some(count) => count.within(limit::STORE, ()).await,
@@ -124,8 +134,10 @@ impl Sessions {
             };
             match count {
                 Ok(count) => {
-                    self.total.fetch_add(usize::try_from(count).unwrap_or(usize::MAX), Ordering::AcqRel);
-                    self.counted.store(true, Ordering::Release);
+                    self.counts
+                        .total
+                        .fetch_add(usize::try_from(count).unwrap_or(usize::MAX), Ordering::AcqRel);
+                    self.counts.counted.store(true, Ordering::Release);
                 }
                 Err(why) => {
                     self.core.log.warn(format_args!("the sessions of the store could not be counted: {why}"))
@@ -142,7 +154,7 @@ impl Sessions {
             let mut drafts = self.claimed_drafts(drafts).await;
             let trees = self.load_detached(store, &mut drafts).await;
             let undone = self.undo_unfinished(store, &drafts).await;
-            let _ = self.total.fetch_update(Ordering::AcqRel, Ordering::Acquire, |total| {
+            let _ = self.counts.total.fetch_update(Ordering::AcqRel, Ordering::Acquire, |total| {
                 Some(total.saturating_sub(undone + trees))
             });
             finish_moves(&self.core, store, &drafts).await;
@@ -177,8 +189,8 @@ impl Sessions {
                 self.core.log.warn(format_args!("the sessions of the store could not be read: {why}"))
             }
         }
-        self.total.store(self.entries.read().len(), Ordering::Release);
-        self.whole.store(true, Ordering::Release);
+        self.counts.total.store(self.in_memory.entries.read().len(), Ordering::Release);
+        self.counts.whole.store(true, Ordering::Release);
         self.drafts_loaded();
     }
 
@@ -208,14 +220,14 @@ impl Sessions {
     ///
     /// # Errors
     /// The error of the store.
-    pub async fn session(&self, id: &str) -> Result<Option<Arc<Entry>>, Thrown> {
+    pub async fn session(&self, id: &str) -> Result<Option<Arc<SessionEntry>>, Thrown> {
         if let Some(entry) = self.get(id) {
             return Ok(Some(entry));
         }
         let Some(sessions) = self.me().filter(|_| !self.is_whole()) else { return Ok(None) };
         // A store that answers immediately needs no task.
         let mut load = Box::pin(load_from_store(sessions.clone(), id.to_owned()));
-        let under_way = self.loading.lock().contains_key(id);
+        let under_way = self.in_memory.loading.lock().contains_key(id);
         if !under_way && let Some(loaded) = load.as_mut().now_or_never() {
             if matches!(loaded, Ok(Some(_))) {
                 sessions.let_go_of_sessions();
@@ -223,7 +235,7 @@ impl Sessions {
             return loaded;
         }
         let loading = {
-            let mut loading = self.loading.lock();
+            let mut loading = self.in_memory.loading.lock();
             match loading.get(id) {
                 Some(loading) => loading.clone(),
                 None => {
@@ -245,11 +257,11 @@ impl Sessions {
     }
 
     /// Returns the session that a URI names, regardless of its scheme, from memory or from the store.
-    pub async fn session_at(&self, uri: &str) -> Option<Arc<Entry>> {
+    pub async fn session_at(&self, uri: &str) -> Option<Arc<SessionEntry>> {
         self.session_or_log(uri::session_id(uri)?).await
     }
 
-    pub(super) async fn session_or_log(&self, id: &str) -> Option<Arc<Entry>> {
+    pub(super) async fn session_or_log(&self, id: &str) -> Option<Arc<SessionEntry>> {
         self.session(id).await.unwrap_or_else(|why| {
             if SessionElsewhere::is(&why) {
                 return None;
@@ -264,7 +276,7 @@ impl Sessions {
     ///
     /// # Errors
     /// The store has to be asked.
-    pub(crate) fn at_hand(&self, spelled: &str) -> Result<Option<Arc<Entry>>, NotAtHand> {
+    pub(crate) fn at_hand(&self, spelled: &str) -> Result<Option<Arc<SessionEntry>>, NotAtHand> {
         if self.is_whole() {
             return Ok(None);
         }
@@ -284,7 +296,7 @@ impl Sessions {
     }
 
     /// Loads the session that a channel belongs to. It stays in memory while the returned reference is held.
-    pub(crate) async fn load_channel(&self, spelled: &str) -> Option<Arc<Entry>> {
+    pub(crate) async fn load_channel(&self, spelled: &str) -> Option<Arc<SessionEntry>> {
         if self.is_whole() {
             return None;
         }
@@ -316,7 +328,7 @@ impl Sessions {
     }
 
     /// Loads the sessions that several channels belong to. They stay in memory while the returned references are held.
-    pub(crate) async fn load_channels(&self, spelled: &[&str]) -> Vec<Arc<Entry>> {
+    pub(crate) async fn load_channels(&self, spelled: &[&str]) -> Vec<Arc<SessionEntry>> {
         if self.is_whole() {
             return Vec::new();
         }
@@ -329,13 +341,13 @@ impl Sessions {
     }
 
     /// Returns the session and the place in it that a channel URI names, from memory or from the store.
-    pub async fn located(&self, spelled: &str) -> Option<(Arc<Entry>, Place)> {
+    pub async fn located(&self, spelled: &str) -> Option<(Arc<SessionEntry>, Place)> {
         let _held = self.load_channel(spelled).await;
         self.locate(&self.channel(spelled))
     }
 
     /// Returns the session that a chat is stored with.
-    async fn stored_chat(&self, chat: &str) -> Option<Arc<Entry>> {
+    async fn stored_chat(&self, chat: &str) -> Option<Arc<SessionEntry>> {
         let id = self.owner_of_chat(chat).await?;
         self.session_or_log(&id).await
     }
@@ -361,6 +373,7 @@ impl Sessions {
         // One more session can be evicted, so the next eviction comes one session earlier.
         let limit = self.core.options.resting_sessions;
         let _ = self
+            .in_memory
             .next_look
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |next| (next > limit).then(|| next - 1));
         self.let_go_of_sessions();
@@ -370,15 +383,15 @@ impl Sessions {
 async fn finish_loading(
     sessions: Arc<Sessions>,
     id: String,
-    load: impl Future<Output = Result<Option<Arc<Entry>>, Thrown>>,
-) -> Result<Option<Arc<Entry>>, Thrown> {
+    load: impl Future<Output = Result<Option<Arc<SessionEntry>>, Thrown>>,
+) -> Result<Option<Arc<SessionEntry>>, Thrown> {
     let loaded = load.await;
-    sessions.loading.lock().remove(&id);
+    sessions.in_memory.loading.lock().remove(&id);
     sessions.let_go_of_sessions();
     loaded
 }
 
-async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<Arc<Entry>>, Thrown> {
+async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<Arc<SessionEntry>>, Thrown> {
     let Some(store) = sessions.core.session_store() else { return Ok(None) };
     let generation = sessions.generation();
     // A session that is still being created after startup's repair holds nothing that the other session lacks.
@@ -419,7 +432,7 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
         }
     }
     chats.retain(|chat| !others.contains(&chat.uri));
-    let entry = Entry { files_at, ..entry_of(&id, stored.session, stored.flags, Resting::Asleep) };
+    let entry = SessionEntry { files_at, ..entry_of(&id, stored.session, stored.flags, Resting::Asleep) };
     match sessions.take_in(Arc::new(entry), &chats, generation) {
         Some(entry) => Ok(Some(entry)),
         None => Err(Thrown::new(LOST_LEASE)),

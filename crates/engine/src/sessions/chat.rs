@@ -129,13 +129,13 @@ impl Gathered {
 
 /// The part of a turn that streamed text belongs to.
 #[derive(Debug)]
-struct Part {
+struct StreamedPart {
     turn: String,
     id: String,
     reasoning: bool,
 }
 
-impl Part {
+impl StreamedPart {
     fn of(action: &StateAction) -> Option<Self> {
         let (turn, id, reasoning) = fields(action)?;
         Some(Self { turn: turn.to_owned(), id: id.to_owned(), reasoning })
@@ -157,7 +157,7 @@ fn fields(action: &StateAction) -> Option<(&str, &str, bool)> {
 /// The streamed text that was published last.
 #[derive(Debug)]
 pub(super) struct LastStreamed {
-    part: Part,
+    part: StreamedPart,
     at: Instant,
 }
 
@@ -344,7 +344,7 @@ impl Chat {
                 Streamed::Waits
             }
             _ => {
-                self.streamed = Part::of(&action).map(|part| LastStreamed { part, at: now });
+                self.streamed = StreamedPart::of(&action).map(|part| LastStreamed { part, at: now });
                 Streamed::Now(action)
             }
         }
@@ -353,7 +353,7 @@ impl Chat {
     /// Takes the gathered text.
     pub fn take_gathered(&mut self) -> Option<StateAction> {
         let action = *self.gathered.take()?.action;
-        self.streamed = Part::of(&action).map(|part| LastStreamed { part, at: Instant::now() });
+        self.streamed = StreamedPart::of(&action).map(|part| LastStreamed { part, at: Instant::now() });
         Some(action)
     }
 

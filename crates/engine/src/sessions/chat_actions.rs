@@ -13,7 +13,7 @@ use super::Happened;
 use super::actor::Actor;
 use super::backend::Tell;
 use super::client_actions::{Refused, refuse};
-use super::deferred::Part;
+use super::deferred::DeferredPart;
 use super::mailbox::{Dispatch, ToSession};
 use super::text_length::text_in_message;
 use crate::core::clock::millis_between;
@@ -74,7 +74,7 @@ impl Actor {
                 let answer = changed.answer.clone();
                 let room = match &mut self.chats[at].backend {
                     Some(backend) => Some(backend.calls.room_for(
-                        &self.sessions.memory,
+                        &self.sessions.limits.states,
                         dispatch.length,
                         dispatch.charge(),
                     )?),
@@ -121,7 +121,7 @@ impl Actor {
                         self.may_wait(at, None, draft)?;
                     }
                     self.apply_chat(at, StateAction::ChatDraftChanged(changed), origin);
-                    self.deferred.add(Part::Chats);
+                    self.deferred.add(DeferredPart::Chats);
                 }
                 Ok(())
             }
@@ -148,7 +148,7 @@ impl Actor {
             StateAction::ChatIsReadChanged(_) => {
                 if self.chats[at].would_mark(&action) {
                     self.apply_chat(at, action, origin);
-                    self.deferred.add(Part::Chats);
+                    self.deferred.add(DeferredPart::Chats);
                 }
                 Ok(())
             }
@@ -253,7 +253,7 @@ impl Actor {
             };
             // The client may set and remove messages while the backend takes none.
             let bytes = text_in_message(&set.message);
-            let room = backend.calls.room_for(&self.sessions.memory, bytes, dispatch.charge())?;
+            let room = backend.calls.room_for(&self.sessions.limits.states, bytes, dispatch.charge())?;
             let (taken, wait) = oneshot::channel();
             self.entry.client_resources.remember(set.message.attachments.as_ref());
             backend.tell(Tell::Steer {

@@ -399,7 +399,7 @@ impl Actor {
 /// Checks the first message of a new chat and stores its attachments.
 async fn first_message(
     sessions: &Sessions,
-    entry: &super::Entry,
+    entry: &super::SessionEntry,
     message: &mut Message,
     sender: Option<&str>,
 ) -> Result<(), RpcError> {
@@ -441,7 +441,7 @@ impl Sessions {
     /// resolves when the chat is open and its first message was sent.
     pub(crate) fn open_chat(
         self: &Arc<Self>,
-        entry: &Arc<super::Entry>,
+        entry: &Arc<super::SessionEntry>,
         new: NewChat,
     ) -> Result<oneshot::Receiver<Result<(), RpcError>>, RpcError> {
         let uri = new.uri.clone();

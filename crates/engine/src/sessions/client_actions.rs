@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::Place;
 use super::actor::Actor;
 use super::backend::Tell;
-use super::deferred::Part;
+use super::deferred::DeferredPart;
 use super::mailbox::{Dispatch, ToSession};
 use crate::core::fanout::{Origin, rejection};
 use crate::core::long_work::long_work;
@@ -92,7 +92,7 @@ impl Actor {
             StateAction::SessionIsReadChanged(changed) => {
                 if self.flags().is_read != changed.is_read {
                     self.apply_session(StateAction::SessionIsReadChanged(changed), origin);
-                    self.deferred.add(Part::Flags);
+                    self.deferred.add(DeferredPart::Flags);
                 }
                 Ok(())
             }

@@ -387,7 +387,7 @@ impl Source {
                 let uri = child(&directory, &path[path.len() - 1]);
                 match entry.r#type.as_str() {
                     "directory" => {
-                        folder.charges.push(charged(&self.sessions.client_plugins, BLOCK)?);
+                        folder.charges.push(charged(&self.sessions.limits.client_plugins, BLOCK)?);
                         directories.push((uri, path));
                     }
                     "file" => {
@@ -435,7 +435,7 @@ impl Source {
         if *bytes > BYTES_MAX {
             return Err(format!("its files hold more than {} MiB", BYTES_MAX >> 20));
         }
-        folder.charges.push(charged(&self.sessions.client_plugins, content.len().max(BLOCK))?);
+        folder.charges.push(charged(&self.sessions.limits.client_plugins, content.len().max(BLOCK))?);
         Ok((content, charge))
     }
 }

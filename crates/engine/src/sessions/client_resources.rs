@@ -10,7 +10,7 @@ use ostler_protocol::names::meta_key;
 use ostler_protocol::wire::state::{Message, MessageAttachment};
 use parking_lot::Mutex;
 
-use super::Entry;
+use super::SessionEntry;
 use crate::sessions::Sessions;
 
 /// Maximum number of attachments that are remembered per session.
@@ -69,7 +69,7 @@ impl Sessions {
     /// Reads an attachment that only a client has; returns `None` if the URI is not such an attachment.
     pub(super) async fn content_of_client(
         &self,
-        entry: &Entry,
+        entry: &SessionEntry,
         uri: &str,
     ) -> Option<Result<ResourceContent, Thrown>> {
         let client = entry.client_resources.client_of(uri)?;

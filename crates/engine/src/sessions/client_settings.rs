@@ -5,14 +5,14 @@ use std::cmp::Reverse;
 use ostler_protocol::JsonObject;
 use ostler_protocol::grants::Grant;
 
-use super::Entry;
+use super::SessionEntry;
 use crate::core::editor_settings::{ClientValues, merged};
 use crate::sessions::Sessions;
 
 impl Sessions {
     /// Returns the settings of a session's active clients, for its backend. Where clients differ, the most restrictive
     /// value applies.
-    pub(crate) fn client_settings(&self, entry: &Entry) -> JsonObject {
+    pub(crate) fn client_settings(&self, entry: &SessionEntry) -> JsonObject {
         let active = entry.active_clients();
         let mut connections = self.access.clients.open();
         connections

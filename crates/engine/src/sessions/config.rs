@@ -1,6 +1,7 @@
 //! The settings of a session: those of its backend and those that plugins contribute. A backend's own declaration of a
 //! setting takes precedence.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +12,12 @@ use ostler_contract::{JsonObject, Thrown, Value, limit};
 use ostler_protocol::RpcError;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::wire::state::{SessionConfigPropertySchema, SessionConfigSchema, SessionConfigState};
+use parking_lot::Mutex;
 
 use crate::core::file_uris::file_path;
 use crate::core::refusals::no_provider;
 use crate::sessions::Sessions;
+use crate::sessions::shared::SharedSchemas;
 use crate::workspace::{machines, worktrees};
 
 /// A session's settings, and which of them plugins contributed.
@@ -24,9 +27,20 @@ struct Merged {
     contributed: Vec<Owned<SessionSetting>>,
 }
 
+/// The schemas of the sessions' settings.
+#[derive(Debug, Default)]
+pub(super) struct Schemas {
+    /// The schemas of the awake sessions.
+    pub shared: SharedSchemas,
+    /// The last schema that was parsed for each backend.
+    parsed: Mutex<HashMap<String, Arc<ReadSchema>>>,
+    /// The backends for which a conflict with a plugin's setting was logged, with the setting.
+    conflicts: Mutex<HashSet<(String, String)>>,
+}
+
 /// The schema of a backend's settings.
 #[derive(Debug)]
-pub(super) struct ReadSchema {
+struct ReadSchema {
     /// The schema as the backend wrote it. It may have more fields than the protocol's, and may omit types.
     written: Value,
     /// The schema in the protocol's form.
@@ -154,7 +168,7 @@ impl Sessions {
 
     /// Parses a backend's schema, or returns the cached one if it is unchanged.
     fn read_schema(&self, agent: &Agent, written: Value) -> Option<Arc<ReadSchema>> {
-        let mut read = self.read_schemas.lock();
+        let mut read = self.schemas.parsed.lock();
         if let Some(last) = read.get(&*agent.provider).filter(|last| last.written == written) {
             return Some(last.clone());
         }
@@ -167,7 +181,7 @@ impl Sessions {
     /// Logs once that a backend's own setting takes precedence over a plugin's.
     fn say_declared(&self, agent: &Agent, setting: &Owned<SessionSetting>) {
         let said = (agent.provider.to_string(), setting.key.to_string());
-        if self.settings_declared.lock().insert(said) {
+        if self.schemas.conflicts.lock().insert(said) {
             let (owner, key, backend) = (&setting.owner, &setting.key, &agent.provider);
             self.core.log.warn(format_args!(
                 "{owner} registers session setting {key}, which a backend's own schema already declares: {backend}"

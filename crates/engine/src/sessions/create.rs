@@ -31,7 +31,7 @@ use super::store_writes::kept;
 use super::summary::marks;
 use super::view::Published;
 use super::waking::wake;
-use super::{Entry, Resting, View};
+use super::{Resting, SessionEntry, View};
 use crate::core::file_uris::names_a_directory;
 use crate::core::refusals::{LOST_LEASE, NOT_MOVED, STOPPING, no_provider};
 use crate::core::tasks;
@@ -77,7 +77,7 @@ pub struct NewSession {
 /// A session whose id is claimed and whose mailbox is open, before its backend exists.
 #[derive(Debug)]
 pub struct Claimed {
-    pub(super) entry: Arc<Entry>,
+    pub(super) entry: Arc<SessionEntry>,
     agent: Owned<Agent>,
     new: NewSession,
     mailbox: Mailbox,
@@ -144,7 +144,7 @@ impl Sessions {
             reviewed: JsonObject::new(),
         };
         let (mailbox, inbox) = Mailbox::open();
-        let coming = Resting::Open(mailbox.clone(), self.census.come());
+        let coming = Resting::Open(mailbox.clone(), self.limits.census.come());
         let generation = self.generation();
         let entry = Arc::new(entry_of(&new.id, kept, SessionFlags::default(), coming));
         entry.is_being_created.store(true, Ordering::Release);
@@ -161,7 +161,7 @@ impl Sessions {
     }
 
     /// Sends a message to a session and wakes it if it is asleep. Returns false if the session is gone.
-    pub fn tell(self: &Arc<Self>, entry: &Arc<Entry>, message: ToSession) -> bool {
+    pub fn tell(self: &Arc<Self>, entry: &Arc<SessionEntry>, message: ToSession) -> bool {
         if let ToSession::Dispatch(dispatch) = &message {
             entry.stop_if_cancelled(dispatch);
         }
@@ -180,8 +180,8 @@ impl Sessions {
     }
 }
 
-pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting: Resting) -> Entry {
-    Entry {
+pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting: Resting) -> SessionEntry {
+    SessionEntry {
         id: id.to_owned(),
         uri: kept.uri.clone(),
         provider: kept.provider.clone(),
@@ -221,7 +221,7 @@ impl Claimed {
     /// # Errors
     /// `-32602` for a directory that does not exist, `-32009` for one that a client may not name or if a policy denies
     /// the session; otherwise the error of the backend, its machine or the store.
-    pub async fn start(self, sessions: &Arc<Sessions>) -> Result<Arc<Entry>, RpcError> {
+    pub async fn start(self, sessions: &Arc<Sessions>) -> Result<Arc<SessionEntry>, RpcError> {
         let planned = OnceLock::new();
         let made = Box::pin(self.made(sessions, &planned)).await;
         // First, so that sessions that leave memory from now on end this one too.
@@ -332,7 +332,7 @@ impl Claimed {
         state.active_clients.extend(new.active_client.clone());
         // Charged here only until the created session charges it itself.
         let _room = sessions.room_for_client(new.active_client.as_ref()).await?;
-        entry.bring(&state.active_clients, &sessions.memory);
+        entry.bring(&state.active_clients, &sessions.limits.states);
         let chat = Chat::new(
             0,
             entry.default_chat(),
@@ -397,7 +397,7 @@ impl Claimed {
         self,
         sessions: &Arc<Sessions>,
         mut lent: Lent,
-    ) -> Result<Arc<Entry>, (RpcError, Lent)> {
+    ) -> Result<Arc<SessionEntry>, (RpcError, Lent)> {
         let wanted = &self.new.config;
         let uses = Use { agent: &self.entry.provider, model: None, computer: computer_in(wanted) };
         let config = match sessions.own_new(&self.entry.id, false).await {
@@ -474,7 +474,7 @@ pub(super) async fn started(agent: &Agent, start: Start) -> Result<AgentSession,
     Ok(session)
 }
 
-fn failed(entry: &Entry, why: Thrown) -> RpcError {
+fn failed(entry: &SessionEntry, why: Thrown) -> RpcError {
     match why.rpc {
         Some(_) => why.into_rpc(),
         None => RpcError::internal(format!("{} could not start a session: {}", entry.provider, why.message)),
@@ -505,7 +505,7 @@ struct SessionAdded<'a> {
     summary: &'a SessionSummary,
 }
 
-pub(super) fn announce(sessions: &Arc<Sessions>, entry: &Arc<Entry>, client: Option<String>) {
+pub(super) fn announce(sessions: &Arc<Sessions>, entry: &Arc<SessionEntry>, client: Option<String>) {
     let view = entry.view();
     let params = SessionAdded { channel: uri::ROOT, summary: &view.summary };
     if let Ok(frame) = encode::notification("root/sessionAdded", &params) {
@@ -518,7 +518,7 @@ pub(super) fn announce(sessions: &Arc<Sessions>, entry: &Arc<Entry>, client: Opt
     sessions.core.events.raise(Event::SessionStart { session, provider, client });
 }
 
-pub(super) fn state_of(entry: &Entry, config: Option<SessionConfigState>) -> SessionState {
+pub(super) fn state_of(entry: &SessionEntry, config: Option<SessionConfigState>) -> SessionState {
     let view = entry.view();
     let View { summary, record, .. } = &*view;
     let mut meta = record.facts.clone();

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::core::refusals::no_session;
 use crate::core::weak::upgraded;
-use crate::sessions::Entry;
+use crate::sessions::SessionEntry;
 use crate::sessions::Sessions;
 
 /// Returns the host's own tools, for registration by the code that builds the host.
@@ -76,14 +76,14 @@ async fn session_of(
     sessions: &Sessions,
     at: &ToolContext,
     named: Option<String>,
-) -> Result<Arc<Entry>, Thrown> {
+) -> Result<Arc<SessionEntry>, Thrown> {
     let named = named.unwrap_or_else(|| at.session.clone());
     let id = uri::linked(&named).or_else(|| uri::session_id(&named)).unwrap_or_default();
     let mine = sessions.session_at(&at.session).await.and_then(|session| session.owner.clone());
     let found = sessions.session(id).await?;
     // A session of another owner, or one that is not listed, is reported as nonexistent. The caller's own session may
     // still be a draft: a backend starts while its first turn, which announces the session, is being stored.
-    let listed = |session: &Arc<Entry>| {
+    let listed = |session: &Arc<SessionEntry>| {
         !session.is_gone() && (session.uri == at.session || !sessions.is_draft(session))
     };
     let found = found.filter(|session| session.owner == mine && listed(session));

@@ -15,7 +15,7 @@ pub(super) const DELAY: Duration = Duration::from_millis(100);
 
 /// A part of the session's stored state that can be written later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum DeferredPart {
     /// The session's read and archived flags.
     Flags,
     /// The session's record.
@@ -35,11 +35,11 @@ pub(super) struct Deferred {
 
 impl Deferred {
     /// Adds a part. The first one sets the time at which all of them are written.
-    pub fn add(&mut self, part: Part) {
+    pub fn add(&mut self, part: DeferredPart) {
         match part {
-            Part::Flags => self.flags = true,
-            Part::Session => self.session = true,
-            Part::Chats => self.chats = true,
+            DeferredPart::Flags => self.flags = true,
+            DeferredPart::Session => self.session = true,
+            DeferredPart::Chats => self.chats = true,
         }
         self.due.get_or_insert_with(|| Instant::now() + DELAY);
     }

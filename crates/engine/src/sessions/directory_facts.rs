@@ -13,7 +13,7 @@ use ostler_protocol::wire::actions::{SessionChangesetsChangedAction, SessionMeta
 use ostler_protocol::wire::state::{ChangesSummary, Changeset, ProjectInfo};
 use tokio::time::Instant;
 
-use super::Entry;
+use super::SessionEntry;
 use super::actor::Actor;
 use super::mailbox::ToSession;
 use crate::core::file_uris::file_path;
@@ -54,11 +54,11 @@ impl Occasion {
 pub struct DirectoryFacts {
     /// The number of the read, ascending within the session.
     look: u64,
-    part: Part,
+    part: DirectoryRead,
 }
 
 #[derive(Debug)]
-enum Part {
+enum DirectoryRead {
     /// The facts by key, without the host's own keys, and the project that the directory belongs to.
     Facts(JsonObject, Option<ProjectInfo>),
     /// The facts by key; empty if there is no pull request.
@@ -77,7 +77,7 @@ pub(super) struct LastLooked {
     changes: u64,
 }
 
-impl Entry {
+impl SessionEntry {
     /// Returns the path of the directory that the session works in, and its URI.
     pub(crate) fn directory(&self) -> Option<(String, String)> {
         let uri = self.view().directories().first().cloned()?;
@@ -87,11 +87,11 @@ impl Entry {
 
 impl Sessions {
     /// Starts to read the facts about a session's directory, outside its mailbox.
-    pub(crate) fn look_around(self: &Arc<Self>, entry: &Arc<Entry>, after_turn: bool) {
+    pub(crate) fn look_around(self: &Arc<Self>, entry: &Arc<SessionEntry>, after_turn: bool) {
         self.look(entry, if after_turn { Occasion::Worked } else { Occasion::Begin });
     }
 
-    pub(super) fn look(self: &Arc<Self>, entry: &Arc<Entry>, occasion: Occasion) {
+    pub(super) fn look(self: &Arc<Self>, entry: &Arc<SessionEntry>, occasion: Occasion) {
         let Some(registry) = self.core.registry() else { return };
         let asked = registry.port::<Directories>().is_some()
             || registry.port::<PullRequests>().is_some()
@@ -106,7 +106,7 @@ impl Sessions {
             let known = match sessions.facts(&entry, occasion != Occasion::Begin).await {
                 Some((facts, project)) => {
                     let wakes = occasion.wakes() && entry.view().record.facts != facts;
-                    sessions.found(&entry, look, Part::Facts(facts.clone(), project), wakes);
+                    sessions.found(&entry, look, DirectoryRead::Facts(facts.clone(), project), wakes);
                     facts
                 }
                 None => entry.view().summary.meta.clone().unwrap_or_default(),
@@ -129,14 +129,18 @@ impl Sessions {
     }
 
     /// Sends a part to the actor of a session if it is awake, or wakes for the part.
-    fn found(self: &Arc<Self>, entry: &Arc<Entry>, look: u64, part: Part, wakes: bool) {
+    fn found(self: &Arc<Self>, entry: &Arc<SessionEntry>, look: u64, part: DirectoryRead, wakes: bool) {
         if wakes || entry.is_awake() {
             self.tell(entry, ToSession::DirectoryFacts(Box::new(DirectoryFacts { look, part })));
         }
     }
 
     /// Returns the facts about the session's directory and its project; `None` without a port or on failure.
-    async fn facts(&self, entry: &Entry, after_turn: bool) -> Option<(JsonObject, Option<ProjectInfo>)> {
+    async fn facts(
+        &self,
+        entry: &SessionEntry,
+        after_turn: bool,
+    ) -> Option<(JsonObject, Option<ProjectInfo>)> {
         let registry = self.core.registry()?;
         let directories = registry.port::<Directories>()?;
         let (path, _) = entry.directory()?;
@@ -153,7 +157,7 @@ impl Sessions {
     }
 
     /// Sets `git.hasGitHubRemote` for a repository on a host that only the port of pull requests knows.
-    async fn note_github(&self, entry: &Entry, facts: &mut JsonObject) {
+    async fn note_github(&self, entry: &SessionEntry, facts: &mut JsonObject) {
         let Some(Value::Object(git)) = facts.get_mut("git") else { return };
         let Some(registry) = self.core.registry() else { return };
         let is_on_github = registry.port::<PullRequests>().and_then(|github| github.is_on_github.clone());
@@ -166,7 +170,7 @@ impl Sessions {
 
     async fn look_for_pull_request(
         self: &Arc<Self>,
-        entry: &Arc<Entry>,
+        entry: &Arc<SessionEntry>,
         look: u64,
         after_turn: bool,
         facts: &JsonObject,
@@ -176,7 +180,7 @@ impl Sessions {
         let Some((path, uri)) = entry.directory() else { return };
         // The stored pull request is shown while the code host is asked.
         if !after_turn && let Some(stored) = self.stored_pull_request(entry, &uri).await {
-            self.found(entry, look, Part::PullRequest(facts_of(&uri, &stored)), false);
+            self.found(entry, look, DirectoryRead::PullRequest(facts_of(&uri, &stored)), false);
         }
         let asked = BranchAsked {
             directory: path,
@@ -191,10 +195,10 @@ impl Sessions {
             None => self.stored_pull_request(entry, &uri).await,
         };
         let facts = row.map(|row| facts_of(&uri, &row)).unwrap_or_default();
-        self.found(entry, look, Part::PullRequest(facts), false);
+        self.found(entry, look, DirectoryRead::PullRequest(facts), false);
     }
 
-    async fn changes(&self, entry: &Entry) -> Option<Part> {
+    async fn changes(&self, entry: &SessionEntry) -> Option<DirectoryRead> {
         let registry = self.core.registry()?;
         let changes = registry.port::<Changes>()?;
         entry.directory()?;
@@ -204,13 +208,13 @@ impl Sessions {
         let changesets = scopes.map(|scopes| scopes.iter().map(|scope| listed(&entry.uri, scope)).collect());
         let summary =
             self.known(entry, "its changes", changes.summary.within(limit::DIRECTORY, (of,))).await.flatten();
-        Some(Part::Changes { changesets, summary })
+        Some(DirectoryRead::Changes { changesets, summary })
     }
 
     /// Waits for an answer; a failure is logged.
     async fn known<T>(
         &self,
-        entry: &Entry,
+        entry: &SessionEntry,
         what: &str,
         answer: impl Future<Output = Result<T, Thrown>>,
     ) -> Option<T> {
@@ -222,7 +226,7 @@ impl Sessions {
 
     /// Returns the branch that a session works on, if known: the one that is checked out, or else that of its working
     /// tree.
-    pub(crate) fn branch_of(&self, entry: &Entry, facts: &JsonObject) -> Option<String> {
+    pub(crate) fn branch_of(&self, entry: &SessionEntry, facts: &JsonObject) -> Option<String> {
         let told = facts.get("git").and_then(|git| git.get("branchName")?.as_str()).map(str::to_owned);
         let own = || entry.view().record.worktree.as_ref().and_then(|tree| tree.branch.clone());
         told.or_else(own)
@@ -231,7 +235,7 @@ impl Sessions {
     /// Stores the pull request of a session. Returns it in its `_meta` form.
     pub(crate) async fn store_pull_request(
         &self,
-        entry: &Entry,
+        entry: &SessionEntry,
         directory: &str,
         found: &PullRequest,
     ) -> Value {
@@ -244,7 +248,7 @@ impl Sessions {
         row
     }
 
-    async fn stored_pull_request(&self, entry: &Entry, directory: &str) -> Option<Value> {
+    async fn stored_pull_request(&self, entry: &SessionEntry, directory: &str) -> Option<Value> {
         let store = self.core.session_store()?;
         let stored = store.pull_requests.within(limit::STORE, (entry.id.clone(),));
         self.known(entry, "its pull request", stored).await?.get(directory).cloned()
@@ -289,31 +293,31 @@ impl Actor {
     pub(super) fn take_around(&mut self, found: DirectoryFacts) {
         let DirectoryFacts { look, part } = found;
         let latest = match &part {
-            Part::Facts(..) => &mut self.looked.facts,
-            Part::PullRequest(_) => &mut self.looked.pull_request,
-            Part::Changes { .. } => &mut self.looked.changes,
+            DirectoryRead::Facts(..) => &mut self.looked.facts,
+            DirectoryRead::PullRequest(_) => &mut self.looked.pull_request,
+            DirectoryRead::Changes { .. } => &mut self.looked.changes,
         };
         if look < *latest {
             return;
         }
         *latest = look;
         match part {
-            Part::Facts(facts, project) => {
+            DirectoryRead::Facts(facts, project) => {
                 // No action changes the project in a session's state; clients see it in the listing.
                 if project.is_some() && project != self.state.project {
                     self.state.project = project;
                     self.dirty = true;
-                    self.deferred.add(super::deferred::Part::Session);
+                    self.deferred.add(super::deferred::DeferredPart::Session);
                 }
                 if self.entry.view().record.facts != facts {
                     self.revise(|record| record.facts.clone_from(&facts));
-                    self.deferred.add(super::deferred::Part::Session);
+                    self.deferred.add(super::deferred::DeferredPart::Session);
                 }
                 let former = std::mem::replace(&mut self.facts, facts.keys().cloned().collect());
                 self.replace_meta(|key| former.iter().any(|former| former == key), facts);
             }
-            Part::PullRequest(facts) => self.replace_meta(|key| PULL_REQUEST.contains(&key), facts),
-            Part::Changes { changesets, summary } => {
+            DirectoryRead::PullRequest(facts) => self.replace_meta(|key| PULL_REQUEST.contains(&key), facts),
+            DirectoryRead::Changes { changesets, summary } => {
                 if changesets.is_some() && changesets != self.state.changesets {
                     let action = SessionChangesetsChangedAction { changesets };
                     self.apply_session(StateAction::SessionChangesetsChanged(action), None);

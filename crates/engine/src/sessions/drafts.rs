@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::actor::Actor;
 use super::create::announce;
 use super::mailbox::ToSession;
-use super::{Entry, Sessions};
+use super::{SessionEntry, Sessions};
 use crate::core::tasks;
 
 /// How long an unused draft stays.
@@ -30,7 +30,7 @@ pub(super) struct Draft {
 
 impl Sessions {
     /// Records that a session is a draft.
-    pub(super) fn draft(&self, entry: &Entry) {
+    pub(super) fn draft(&self, entry: &SessionEntry) {
         let kept = entry.view().record.draft.clone();
         if let Some(kept) = kept {
             let draft = Draft { client: kept.client, unused: None };
@@ -39,21 +39,21 @@ impl Sessions {
     }
 
     /// Whether a session is a draft, which is neither announced nor listed.
-    pub fn is_draft(&self, entry: &Entry) -> bool {
+    pub fn is_draft(&self, entry: &SessionEntry) -> bool {
         self.drafts.lock().contains_key(&entry.id)
     }
 
     /// Returns all channels of a session to which clients that use it subscribe.
-    pub(super) fn channels_of(&self, entry: &Entry) -> Vec<String> {
+    pub(super) fn channels_of(&self, entry: &SessionEntry) -> Vec<String> {
         let mut channels = vec![entry.uri.clone(), entry.default_chat(), uri::annotations(&entry.uri)];
-        let chats = self.chats.read();
+        let chats = self.in_memory.chats.read();
         channels
             .extend(chats.iter().filter(|(_, session)| **session == entry.id).map(|(chat, _)| chat.clone()));
         channels
     }
 
     /// Returns the drafts that a client created.
-    fn drafts_by(&self, client: &str) -> Vec<Arc<Entry>> {
+    fn drafts_by(&self, client: &str) -> Vec<Arc<SessionEntry>> {
         let drafts = self.drafts.lock();
         let ids: Vec<String> = drafts
             .iter()
@@ -86,7 +86,7 @@ impl Sessions {
     }
 
     /// Checks a session that a client unsubscribed from or omitted when it reconnected.
-    pub(crate) fn draft_left(&self, entry: &Arc<Entry>, client: &str) {
+    pub(crate) fn draft_left(&self, entry: &Arc<SessionEntry>, client: &str) {
         if !self.is_draft(entry)
             || self.watches(entry, |connection| self.access.clients.is_client(connection, client))
         {
@@ -107,13 +107,13 @@ impl Sessions {
         }
     }
 
-    fn watches(&self, entry: &Entry, which: impl Fn(crate::core::ids::ConnectionId) -> bool) -> bool {
+    fn watches(&self, entry: &SessionEntry, which: impl Fn(crate::core::ids::ConnectionId) -> bool) -> bool {
         let channels = self.channels_of(entry);
         channels.iter().any(|channel| self.core.fanout.watchers(channel).into_iter().any(&which))
     }
 
     /// Whether a client subscribes to a draft, or its creator is connected and has not left it.
-    fn draft_is_used(&self, entry: &Entry) -> bool {
+    fn draft_is_used(&self, entry: &SessionEntry) -> bool {
         let client = match self.drafts.lock().get(&entry.id) {
             Some(draft) => draft.client.clone(),
             None => return true,
@@ -129,7 +129,7 @@ impl Sessions {
     }
 
     /// Schedules the removal of a draft if no client uses it.
-    pub(super) fn draft_unused(&self, entry: &Arc<Entry>) {
+    pub(super) fn draft_unused(&self, entry: &Arc<SessionEntry>) {
         if self.draft_is_used(entry) {
             return;
         }
@@ -142,7 +142,7 @@ impl Sessions {
     }
 
     /// Returns when a draft is to be removed; `None` if it is in use, has started or was removed.
-    fn draft_ends(&self, entry: &Entry) -> Option<Instant> {
+    fn draft_ends(&self, entry: &SessionEntry) -> Option<Instant> {
         let used = self.draft_is_used(entry);
         let mut drafts = self.drafts.lock();
         let draft = drafts.get_mut(&entry.id)?;
@@ -154,7 +154,7 @@ impl Sessions {
 }
 
 /// Removes a draft once no client has used it until the timeout.
-async fn wait_for_use(sessions: Weak<Sessions>, entry: Arc<Entry>) {
+async fn wait_for_use(sessions: Weak<Sessions>, entry: Arc<SessionEntry>) {
     loop {
         let Some(end) = sessions.upgrade().and_then(|sessions| sessions.draft_ends(&entry)) else { return };
         if end <= Instant::now() {

@@ -4,7 +4,7 @@ use ostler_contract::events::{Event, TurnStatus};
 use ostler_protocol::wire::actions::{SessionActiveClientRemovedAction, StateAction};
 use ostler_protocol::{RpcError, uri};
 
-use super::Entry;
+use super::SessionEntry;
 use super::actor::Actor;
 use super::awake_limit::refuse;
 use super::queue::Inbox;
@@ -13,7 +13,7 @@ use crate::core::message::run_of;
 use crate::core::outbox::Closed;
 use crate::core::refusals::NOT_STORED;
 
-impl Entry {
+impl SessionEntry {
     /// Returns the URIs that name the session's default chat, whichever chat that is.
     pub(super) fn names_of_default_chat(&self) -> [String; 2] {
         [uri::default_chat(&self.uri), uri::chat(&self.id)]

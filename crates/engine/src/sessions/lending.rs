@@ -10,7 +10,7 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::chat::Chat;
 use super::mailbox::ToSession;
-use super::{Entry, Resting, Sessions};
+use super::{Resting, SessionEntry, Sessions};
 
 /// Tokens by protected resource.
 pub(super) type Tokens = BTreeMap<String, String>;
@@ -47,7 +47,7 @@ impl LentTokens {
     }
 }
 
-impl Entry {
+impl SessionEntry {
     /// Returns the client that created the session.
     pub(super) fn lender(&self) -> Option<Lender> {
         let client = self.client.clone()?;
@@ -103,7 +103,7 @@ impl Sessions {
 
     /// Returns the tokens that a client currently lends a chat: the stored ones, overridden by those of its open
     /// connections.
-    fn lent_by(&self, entry: &Entry, lender: &Lender) -> Tokens {
+    fn lent_by(&self, entry: &SessionEntry, lender: &Lender) -> Tokens {
         let mut tokens = entry.lent_tokens.lock().of(lender).cloned().unwrap_or_default();
         let mut open = self.access.clients.open();
         // The newest connection takes precedence.

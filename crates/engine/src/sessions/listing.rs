@@ -11,7 +11,7 @@ use ostler_protocol::uri;
 use ostler_protocol::wire::state::SessionSummary;
 
 use super::summary::{rest, summary_at_rest};
-use super::{Entry, Sessions};
+use super::{SessionEntry, Sessions};
 
 /// Maximum number of sessions read from the store at a time.
 const CHUNK: usize = 1000;
@@ -62,16 +62,16 @@ impl Drop for Listing<'_> {
 }
 
 /// A session of a listing.
-enum Row {
+enum ListedRow {
     /// A session in memory.
-    Held(Arc<Entry>),
+    Held(Arc<SessionEntry>),
     /// A stored session with its chats.
     Stored(Box<(StoredSession, Vec<KeptChat>)>),
     /// A session of another host that was reported meanwhile.
     Reported(Box<SessionSummary>),
 }
 
-impl Entry {
+impl SessionEntry {
     fn place(&self) -> ListedPlace {
         ListedPlace { modified_at: self.view().summary.modified_at.clone(), uri: self.uri.clone() }
     }
@@ -84,7 +84,7 @@ pub struct SessionPage<'a> {
     after: Option<ListedPlace>,
     limit: usize,
     /// The sessions in memory, those included that were evicted since.
-    held: HashMap<String, Arc<Entry>>,
+    held: HashMap<String, Arc<SessionEntry>>,
     stored: Vec<(StoredSession, Vec<KeptChat>)>,
     /// Whether the store has more.
     more: bool,
@@ -108,9 +108,9 @@ impl SessionPage<'_> {
             let id = &stored.0.id;
             match reported.remove(id) {
                 _ if held.contains_key(id) || listing.is_removed(id) => {}
-                None => rows.push((place_of(&stored.0), Row::Stored(Box::new(stored)))),
+                None => rows.push((place_of(&stored.0), ListedRow::Stored(Box::new(stored)))),
                 Some(None) => {}
-                Some(Some(row)) => rows.push((place_of(&stored.0), Row::Reported(Box::new(row)))),
+                Some(Some(row)) => rows.push((place_of(&stored.0), ListedRow::Reported(Box::new(row)))),
             }
         }
         for (id, row) in reported {
@@ -121,19 +121,19 @@ impl SessionPage<'_> {
             if last.as_ref().is_none_or(|last| order(&place, last).is_lt())
                 && after.as_ref().is_none_or(|after| follows(&place, after))
             {
-                rows.push((place, Row::Reported(Box::new(row))));
+                rows.push((place, ListedRow::Reported(Box::new(row))));
             }
         }
         let held = held.into_values().filter(|entry| !entry.is_gone() && !sessions.is_draft(entry));
-        let held = held.map(|entry| (entry.place(), Row::Held(entry)));
+        let held = held.map(|entry| (entry.place(), ListedRow::Held(entry)));
         rows.extend(held.filter(|(place, _)| after.as_ref().is_none_or(|after| follows(place, after))));
         rows.sort_unstable_by(|(one, _), (other, _)| order(one, other));
         more |= rows.len() > limit;
         rows.truncate(limit);
         let shown = rows.into_iter().map(|(_, row)| match row {
-            Row::Held(entry) => SessionSummary::clone(&entry.view().summary),
-            Row::Stored(stored) => sessions.at_rest(&stored.0, &stored.1),
-            Row::Reported(row) => *row,
+            ListedRow::Held(entry) => SessionSummary::clone(&entry.view().summary),
+            ListedRow::Stored(stored) => sessions.at_rest(&stored.0, &stored.1),
+            ListedRow::Reported(row) => *row,
         });
         (shown.collect(), more)
     }
@@ -151,9 +151,9 @@ impl Sessions {
     ) -> Result<SessionPage<'_>, Thrown> {
         let listing = Listing::begin(self);
         let held = self.held();
-        let total = self.total.load(Ordering::Acquire);
-        let whole =
-            self.is_whole() || self.is_alone() && self.counted.load(Ordering::Acquire) && held.len() >= total;
+        let total = self.counts.total.load(Ordering::Acquire);
+        let whole = self.is_whole()
+            || self.is_alone() && self.counts.counted.load(Ordering::Acquire) && held.len() >= total;
         let (mut stored, mut more) = (Vec::new(), false);
         if let Some(store) = self.core.session_store()
             && let Some(page) = store.page.as_ref().filter(|_| !whole)
@@ -180,8 +180,8 @@ impl Sessions {
     }
 
     /// Returns all sessions in memory, by id.
-    fn held(&self) -> HashMap<String, Arc<Entry>> {
-        self.entries.read().clone()
+    fn held(&self) -> HashMap<String, Arc<SessionEntry>> {
+        self.in_memory.entries.read().clone()
     }
 
     /// Returns the summary that a listing shows of a session that is not in memory.
@@ -192,7 +192,7 @@ impl Sessions {
         let open = || chats.iter().filter(|chat| !chat.closed);
         let default =
             open().rfind(|chat| chat.default).map_or_else(|| first.clone(), |chat| chat.uri.clone());
-        let others = self.chats.read();
+        let others = self.in_memory.chats.read();
         rest(
             &mut summary,
             default,
@@ -208,7 +208,7 @@ async fn read(
     page: &Call<fn(u64, Option<ListedPlace>) -> Vec<StoredSession>>,
     after: Option<ListedPlace>,
     wanted: usize,
-    held: &HashMap<String, Arc<Entry>>,
+    held: &HashMap<String, Arc<SessionEntry>>,
 ) -> Result<(Vec<(StoredSession, Vec<KeptChat>)>, bool), Thrown> {
     let mut rows = Vec::new();
     let (mut place, mut chunk) = (after, wanted.min(CHUNK));

@@ -18,7 +18,7 @@ use super::chats::{ChatReady, NewChat};
 use super::emit_limit::EmittedSize;
 use super::moving::Lent;
 use super::queue::Posted;
-use super::{Entry, Place};
+use super::{Place, SessionEntry};
 use crate::core::fanout::{Origin, Subscriber, rejection};
 use crate::core::ids::ConnectionId;
 use crate::core::plugin_folders::PluginFolder;
@@ -406,7 +406,7 @@ pub enum ToSession {
         /// The chat's URI.
         uri: String,
         /// The session that has the chat, with the URIs of its workers' chats; or the returned chat.
-        outcome: Box<Result<(Arc<Entry>, Vec<String>), Lent>>,
+        outcome: Box<Result<(Arc<SessionEntry>, Vec<String>), Lent>>,
         /// Notified once that is stored.
         done: oneshot::Sender<()>,
     },

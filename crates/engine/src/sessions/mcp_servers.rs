@@ -4,7 +4,7 @@
 use ostler_contract::owner::Owner;
 use ostler_contract::{JsonObject, Value, VaultName, limit, problem};
 
-use crate::sessions::Entry;
+use crate::sessions::SessionEntry;
 use crate::sessions::Sessions;
 
 /// The fields whose values are credentials.
@@ -13,7 +13,7 @@ const CREDENTIALS: [&str; 2] = ["env", "headers"];
 impl Sessions {
     /// Returns the MCP servers of a session, by name, or `None` if there are none. A server that refers to a secret
     /// that is unavailable to the session is skipped and logged.
-    pub(crate) async fn mcp_servers_for(&self, entry: &Entry) -> Option<JsonObject> {
+    pub(crate) async fn mcp_servers_for(&self, entry: &SessionEntry) -> Option<JsonObject> {
         let mut servers = JsonObject::new();
         for (name, server) in self.core.mcp_servers()? {
             match self.with_secrets(entry, server).await {
@@ -27,7 +27,7 @@ impl Sessions {
     }
 
     /// Returns a server with its secret references resolved, or the place of the failing reference and the reason.
-    async fn with_secrets(&self, entry: &Entry, mut server: Value) -> Result<Value, (String, String)> {
+    async fn with_secrets(&self, entry: &SessionEntry, mut server: Value) -> Result<Value, (String, String)> {
         for member in CREDENTIALS {
             let Some(fields) = server.get_mut(member).and_then(Value::as_object_mut) else { continue };
             for (key, value) in fields {
@@ -43,7 +43,7 @@ impl Sessions {
     }
 
     /// Reads a secret for a session.
-    async fn session_secret(&self, entry: &Entry, name: &str) -> Result<String, String> {
+    async fn session_secret(&self, entry: &SessionEntry, name: &str) -> Result<String, String> {
         let parsed = VaultName::parse(name).map_err(|wrong| format!("is not a secret reference: {wrong}"))?;
         let names = |why: String| format!("names {parsed}: {why}");
         match &parsed {
@@ -66,7 +66,7 @@ impl Sessions {
     }
 }
 
-impl Entry {
+impl SessionEntry {
     /// Returns the team of the session: the one it is charged to, or else its owner's.
     fn team(&self) -> Option<String> {
         let charged = |scope: &Value| scope.get("team")?.as_str().map(str::to_owned);

@@ -14,7 +14,7 @@ use ostler_protocol::actions::Class;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{Message, SessionActiveClient};
 
-use super::Entry;
+use super::SessionEntry;
 use super::actor::Actor;
 use super::chat::Chat;
 use super::client_actions::{Refused, refuse};
@@ -98,21 +98,21 @@ enum Needs {
 impl Sessions {
     /// Whether the states of all sessions use up their budget.
     fn is_full(&self) -> bool {
-        self.memory.used() >= self.memory.largest()
+        self.limits.states.used() >= self.limits.states.largest()
     }
 
     /// Waits until there is memory for an addition to a session's state, asking idle sessions to sleep.
     async fn room_for_state(&self, bytes: usize) -> Result<Charge, String> {
         let end = tokio::time::Instant::now() + PATIENCE;
         loop {
-            if let Some(charge) = self.memory.try_take(bytes) {
+            if let Some(charge) = self.limits.states.try_take(bytes) {
                 return Ok(charge);
             }
             let asked = self.rest_for_memory(bytes);
             if asked == 0 || tokio::time::Instant::now() >= end {
                 return Err(self.no_memory());
             }
-            let _ = tokio::time::timeout(ASK_AGAIN, self.memory.changed()).await;
+            let _ = tokio::time::timeout(ASK_AGAIN, self.limits.states.changed()).await;
         }
     }
 
@@ -132,7 +132,7 @@ impl Sessions {
     }
 
     fn no_memory(&self) -> String {
-        let most = self.memory.limit() >> 20;
+        let most = self.limits.states.limit() >> 20;
         format!(
             "the states of the sessions at work take as much memory as limits.sessionMemoryMb allows ({most} MiB); end or \
              leave a session, or shorten this one, then try again"
@@ -156,9 +156,9 @@ impl Sessions {
     /// Asks idle sessions to sleep, the least recently changed first, until they free a number of bytes. Returns how
     /// many were asked.
     fn rest_for_memory(&self, bytes: usize) -> usize {
-        let surplus = (self.memory.used() + bytes).saturating_sub(self.memory.largest());
+        let surplus = (self.limits.states.used() + bytes).saturating_sub(self.limits.states.largest());
         let mut freed = 0;
-        let enough = |entry: &Entry| {
+        let enough = |entry: &SessionEntry| {
             let more = freed < surplus;
             freed += entry.memory.load(Ordering::Relaxed);
             more
@@ -247,7 +247,7 @@ impl Actor {
             }
             ToSession::Dispatch(dispatch) if dispatch.room.is_none() && may_enlarge(dispatch) => {
                 let bytes = dispatch.length;
-                match self.sessions.memory.try_take(bytes) {
+                match self.sessions.limits.states.try_take(bytes) {
                     Some(charge) => {
                         dispatch.room = Some(Ok(Arc::new(charge)));
                         None
@@ -393,7 +393,7 @@ fn may_enlarge(dispatch: &Dispatch) -> bool {
     dispatch.row.class != Class::Cancel && (is_long || LARGER.contains(&name))
 }
 
-impl Entry {
+impl SessionEntry {
     /// Records that the session's state is no longer in memory.
     pub(super) fn forgets_memory(&self) {
         self.memory.store(0, Ordering::Relaxed);

@@ -22,7 +22,7 @@ use super::create::NewSession;
 use super::mailbox::ToSession;
 use super::ownership::ask;
 use super::store_writes::at_time;
-use super::{Entry, Place};
+use super::{Place, SessionEntry};
 use crate::core::refusals::{NOT_MOVED, no_chat, no_chat_in, no_directory_of, nothing_at};
 use crate::core::shared::Core;
 use crate::sessions::Sessions;
@@ -179,7 +179,11 @@ impl Actor {
     }
 
     /// Completes a handover: the chat now belongs to another session, or is returned.
-    pub(super) async fn loan_ended(&mut self, uri: String, outcome: Result<(Arc<Entry>, Vec<String>), Lent>) {
+    pub(super) async fn loan_ended(
+        &mut self,
+        uri: String,
+        outcome: Result<(Arc<SessionEntry>, Vec<String>), Lent>,
+    ) {
         let mut waiting = match self.opening.iter().position(|opening| opening.uri == uri) {
             Some(at) => self.opening.swap_remove(at).waiting,
             None => Vec::new(),
@@ -266,7 +270,7 @@ async fn other_with(store: &SessionStore, id: &str, chat: &str) -> Result<Option
     Ok(None)
 }
 
-impl Entry {
+impl SessionEntry {
     /// Whether the session is being created for chats of another one.
     fn is_being_made(&self) -> bool {
         self.view().record.draft.as_ref().is_some_and(|draft| draft.moving)
@@ -277,7 +281,7 @@ impl Entry {
 #[derive(Debug)]
 pub enum Destination {
     /// An existing session, after one of its chats or at the front.
-    Session(Arc<Entry>, Option<String>),
+    Session(Arc<SessionEntry>, Option<String>),
     /// A new session.
     New,
 }
@@ -286,7 +290,7 @@ impl Sessions {
     /// Moves a chat. Returns the URI of the session that it is in afterwards.
     pub(crate) async fn move_chat(
         self: &Arc<Self>,
-        (from, place, spelled): (Arc<Entry>, Place, String),
+        (from, place, spelled): (Arc<SessionEntry>, Place, String),
         to: Destination,
     ) -> Result<String, RpcError> {
         let gone = || nothing_at(&from.uri);
@@ -344,10 +348,10 @@ impl Sessions {
 
     async fn give_to(
         self: &Arc<Self>,
-        taker: Arc<Entry>,
+        taker: Arc<SessionEntry>,
         lent: Lent,
         after: Option<String>,
-    ) -> Result<Arc<Entry>, (RpcError, Lent)> {
+    ) -> Result<Arc<SessionEntry>, (RpcError, Lent)> {
         // If the chat is not accepted after all, they stay with the session until it is deleted.
         if !self.adopt_attachments(&taker, &lent.chats).await {
             return Err((RpcError::internal(NOT_MOVED), lent));
@@ -367,9 +371,9 @@ impl Sessions {
 
     async fn give_a_session(
         self: &Arc<Self>,
-        from: &Arc<Entry>,
+        from: &Arc<SessionEntry>,
         lent: Lent,
-    ) -> Result<Arc<Entry>, (RpcError, Lent)> {
+    ) -> Result<Arc<SessionEntry>, (RpcError, Lent)> {
         let view = from.view();
         let new = NewSession {
             id: self.core.new_id(),

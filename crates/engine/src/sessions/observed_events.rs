@@ -68,8 +68,8 @@ impl Actor {
         let running = self.chats[at].running().is_some();
         let backend = self.chats[at].backend.as_mut().filter(|_| running);
         let bytes = text_in_message(&message);
-        let room =
-            backend.and_then(|backend| backend.calls.room_for(&self.sessions.memory, bytes, None).ok());
+        let room = backend
+            .and_then(|backend| backend.calls.room_for(&self.sessions.limits.states, bytes, None).ok());
         let (Some(backend), Some(room)) = (&self.chats[at].backend, room) else {
             let _ = answer.send(false);
             return;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use ostler_contract::events::TurnStatus;
 
-use super::Entry;
+use super::SessionEntry;
 
 /// An event in a session.
 #[derive(Debug)]
 pub(crate) struct Happening {
-    pub session: Arc<Entry>,
+    pub session: Arc<SessionEntry>,
     pub what: Happened,
     /// Whether the session has a running turn.
     pub running: bool,

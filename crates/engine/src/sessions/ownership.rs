@@ -1,7 +1,8 @@
 //! The sessions of a host in a cluster: it claims a session before it loads or creates it, and releases it when it leaves
 //! memory. A host without a cluster owns every session and does nothing here.
 
-use std::sync::atomic::Ordering;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -9,10 +10,11 @@ use ostler_contract::cluster::{Cluster, ClusterHost, SessionElsewhere, SessionOw
 use ostler_contract::live::Pending;
 use ostler_contract::{Thrown, in_time, limit};
 use ostler_protocol::RpcError;
+use parking_lot::RwLock;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Entry, Resting, Sessions, ToSession};
+use super::{Resting, SessionEntry, Sessions, ToSession};
 use crate::core::file_uris::file_path;
 use crate::core::outbox::Closed;
 use crate::core::tasks;
@@ -34,6 +36,23 @@ const REST: Duration = Duration::from_millis(200);
 /// How long sessions may take to leave memory for the host that has their files.
 const RETURN: Duration = Duration::from_secs(5);
 
+/// What hosts of a cluster share of the sessions.
+#[derive(Default)]
+pub(super) struct Ownership {
+    /// Whether a task hands sessions over to other hosts.
+    hands_over: AtomicBool,
+    /// The ids of the hosts that serve, as far as known, which get the sessions back whose files they have.
+    serving: RwLock<HashSet<String>>,
+    /// What receives changes of rows, once it is set.
+    row_listener: OnceLock<RowListener>,
+}
+
+impl std::fmt::Debug for Ownership {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Ownership").field("serving", &self.serving).finish_non_exhaustive()
+    }
+}
+
 impl Sessions {
     /// Whether the sessions in memory and their number are those of the store.
     pub(super) fn is_alone(&self) -> bool {
@@ -42,7 +61,7 @@ impl Sessions {
 
     /// Returns a number that changes when all sessions leave memory because the host lost its lease.
     pub(super) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::SeqCst)
+        self.in_memory.generation.load(Ordering::SeqCst)
     }
 
     /// Claims a stored session that is about to be loaded. Returns the host that has its files, if that is another one, which
@@ -115,7 +134,7 @@ impl Sessions {
     }
 
     /// Records that a session needs the files of this host if one of its directories is not the same on every host.
-    pub(super) async fn bind(&self, entry: &Entry) -> Result<(), RpcError> {
+    pub(super) async fn bind(&self, entry: &SessionEntry) -> Result<(), RpcError> {
         let Some(cluster) = self.core.cluster() else { return Ok(()) };
         let view = entry.view();
         if view.directories().iter().all(|directory| cluster.is_shared(&file_path(directory))) {
@@ -126,11 +145,11 @@ impl Sessions {
 
     /// Sets what receives changes of rows.
     pub(crate) fn listen_to_rows(&self, listener: RowListener) {
-        let _ = self.row_listener.0.set(listener);
+        let _ = self.ownership.row_listener.set(listener);
     }
 
     pub(super) fn row_changed(&self, change: RowChange) {
-        if let Some(listener) = self.row_listener.0.get() {
+        if let Some(listener) = self.ownership.row_listener.get() {
             listener(change);
         }
     }
@@ -152,27 +171,27 @@ impl Sessions {
     }
 
     /// Removes sleeping sessions from memory and releases them, if `which` returns true.
-    fn release_resting(&self, which: impl Fn(&Entry) -> bool) {
-        let mut entries = self.entries.write();
-        let gone: Vec<Arc<Entry>> =
+    fn release_resting(&self, which: impl Fn(&SessionEntry) -> bool) {
+        let mut entries = self.in_memory.entries.write();
+        let gone: Vec<Arc<SessionEntry>> =
             entries.values().filter(|entry| which(entry) && entry.leaves_at_rest()).cloned().collect();
         for entry in &gone {
             entries.remove(&entry.id);
             self.drafts.lock().remove(&entry.id);
             drop(self.left_memory(entry));
         }
-        self.chats.write().retain(|_, session| !gone.iter().any(|entry| entry.id == *session));
+        self.in_memory.chats.write().retain(|_, session| !gone.iter().any(|entry| entry.id == *session));
     }
 
     /// Removes a session from memory, a change of which could not be stored, and releases it. Its row is read again once no
     /// write of it can follow.
-    pub(super) fn leave_memory(&self, entry: &Arc<Entry>) {
-        let mut entries = self.entries.write();
+    pub(super) fn leave_memory(&self, entry: &Arc<SessionEntry>) {
+        let mut entries = self.in_memory.entries.write();
         if entries.get(&entry.id).is_some_and(|current| Arc::ptr_eq(current, entry)) {
             entries.remove(&entry.id);
             self.drafts.lock().remove(&entry.id);
             let released = self.left_memory(entry);
-            self.chats.write().retain(|_, session| *session != entry.id);
+            self.in_memory.chats.write().retain(|_, session| *session != entry.id);
             if let (Some(released), Some(sessions)) = (released, self.me()) {
                 let id = entry.id.clone();
                 tasks::spawn(async move {
@@ -184,7 +203,7 @@ impl Sessions {
     }
 
     /// Releases a session that was evicted, while `entries` is locked. In a cluster, the task ends once it is released.
-    pub(super) fn left_memory(&self, entry: &Entry) -> Option<tokio::task::JoinHandle<()>> {
+    pub(super) fn left_memory(&self, entry: &SessionEntry) -> Option<tokio::task::JoinHandle<()>> {
         if self.is_alone() {
             return None;
         }
@@ -195,7 +214,7 @@ impl Sessions {
 
     /// Moves sessions without a running turn out of memory, for other hosts, if `which` returns true. Clients that subscribe to
     /// them are disconnected, so that they reconnect. Returns whether none of these sessions is left.
-    pub(crate) async fn hand_over(&self, which: impl Fn(&Entry) -> bool) -> bool {
+    pub(crate) async fn hand_over(&self, which: impl Fn(&SessionEntry) -> bool) -> bool {
         for entry in self.all().into_iter().filter(|entry| which(entry) && !entry.view().is_running()) {
             for channel in self.channels_of(&entry) {
                 for connection in self.core.fanout.watchers(&channel) {
@@ -213,20 +232,20 @@ impl Sessions {
 
     /// Hands all sessions over for as long as the host drains.
     pub(crate) async fn hand_all_over(self: Arc<Self>) {
-        if self.hands_over.swap(true, Ordering::AcqRel) {
+        if self.ownership.hands_over.swap(true, Ordering::AcqRel) {
             return;
         }
         while self.core.cluster().is_some_and(|cluster| cluster.is_draining()) && !self.core.is_stopping() {
             self.hand_over(|_| true).await;
         }
-        self.hands_over.store(false, Ordering::Release);
+        self.ownership.hands_over.store(false, Ordering::Release);
     }
 
     /// Hands sessions over to hosts that have their files and are back.
     pub(crate) async fn return_to(&self, hosts: &[ClusterHost]) {
         let serve = hosts.iter().filter(|host| host.is_alive && !host.is_draining);
-        *self.serving.write() = serve.map(|host| host.id.clone()).collect();
-        let returns = |entry: &Entry| self.returns(entry);
+        *self.ownership.serving.write() = serve.map(|host| host.id.clone()).collect();
+        let returns = |entry: &SessionEntry| self.returns(entry);
         let end = Instant::now() + RETURN;
         while self.all().iter().any(|entry| returns(entry)) && Instant::now() < end {
             self.hand_over(returns).await;
@@ -234,8 +253,8 @@ impl Sessions {
     }
 
     /// Returns whether a session in memory belongs to another host that serves.
-    fn returns(&self, entry: &Entry) -> bool {
-        entry.files_at.as_ref().is_some_and(|host| self.serving.read().contains(&host.id))
+    fn returns(&self, entry: &SessionEntry) -> bool {
+        entry.files_at.as_ref().is_some_and(|host| self.ownership.serving.read().contains(&host.id))
     }
 
     /// Returns whether a session in memory is about to move to another host: it has no running turn, and this host drains, or
@@ -248,7 +267,7 @@ impl Sessions {
 
     /// Removes every session from memory without a write, because other hosts may own them by now.
     pub(crate) async fn abandon_all(&self) {
-        self.generation.fetch_add(1, Ordering::SeqCst);
+        self.in_memory.generation.fetch_add(1, Ordering::SeqCst);
         let waits: Vec<_> = self
             .all()
             .into_iter()
@@ -269,26 +288,16 @@ impl Sessions {
             })
             .collect();
         futures::future::join_all(waits).await;
-        let mut entries = self.entries.write();
+        let mut entries = self.in_memory.entries.write();
         let channels: Vec<String> = entries.values().flat_map(|entry| self.channels_of(entry)).collect();
         self.core.fanout.end_pasts(channels.iter().map(String::as_str));
         entries.clear();
-        self.chats.write().clear();
+        self.in_memory.chats.write().clear();
         self.drafts.lock().clear();
     }
 }
 
-/// What receives changes of rows, once it is set.
-#[derive(Default)]
-pub(super) struct RowListenerSlot(OnceLock<RowListener>);
-
-impl std::fmt::Debug for RowListenerSlot {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("RowListenerSlot")
-    }
-}
-
-impl Entry {
+impl SessionEntry {
     /// Ends the session in memory if it is asleep, stored and not in use; tokens that only memory has are sent again by clients.
     /// Returns whether it did.
     fn leaves_at_rest(self: &Arc<Self>) -> bool {

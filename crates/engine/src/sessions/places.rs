@@ -17,7 +17,7 @@ use super::actor::Actor;
 use super::chat::Chat;
 use super::directory_facts::{LOOKED_RECENTLY, Occasion};
 use super::mailbox::ToSession;
-use super::{Entry, View};
+use super::{SessionEntry, View};
 use crate::core::file_uris::file_path;
 use crate::sessions::Sessions;
 use crate::workspace::detached::DetachedTree;
@@ -36,7 +36,7 @@ impl View {
     }
 }
 
-impl SessionView for Entry {
+impl SessionView for SessionEntry {
     fn uri(&self) -> &str {
         &self.uri
     }

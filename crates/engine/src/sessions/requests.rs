@@ -17,7 +17,9 @@ use crate::core::message::message;
 use crate::core::refusals::{SESSION_ENDED, nothing_at};
 use crate::core::titles::tidy_title;
 use crate::sessions::Sessions;
-use crate::sessions::{Entry, NewChat, NewSession, Place, ReportedRows, ToSession, TurnRequest, TurnTaken};
+use crate::sessions::{
+    NewChat, NewSession, Place, ReportedRows, SessionEntry, ToSession, TurnRequest, TurnTaken,
+};
 use crate::users::policies::Use;
 
 impl Sessions {
@@ -29,14 +31,14 @@ impl Sessions {
         Ok(self.session_page(None, usize::MAX).await?.rows(ReportedRows::new()).0)
     }
 
-    pub(crate) async fn chats_of(self: &Arc<Self>, entry: &Arc<Entry>) -> Option<Vec<ChatSummary>> {
+    pub(crate) async fn chats_of(self: &Arc<Self>, entry: &Arc<SessionEntry>) -> Option<Vec<ChatSummary>> {
         let (answer, wait) = oneshot::channel();
         self.tell(entry, ToSession::Chats { answer });
         wait.await.ok()
     }
 
     /// Returns the turns of a chat.
-    pub async fn turns_of(self: &Arc<Self>, entry: &Arc<Entry>, place: Place) -> Option<Vec<Turn>> {
+    pub async fn turns_of(self: &Arc<Self>, entry: &Arc<SessionEntry>, place: Place) -> Option<Vec<Turn>> {
         let (answer, wait) = oneshot::channel();
         self.tell(entry, ToSession::Turns { place, answer });
         wait.await.ok().flatten()
@@ -45,7 +47,7 @@ impl Sessions {
     /// Starts a turn on the host's behalf.
     pub async fn start_turn(
         self: &Arc<Self>,
-        entry: &Arc<Entry>,
+        entry: &Arc<SessionEntry>,
         mut request: TurnRequest,
     ) -> Result<TurnTaken, String> {
         if !request.allowed {
@@ -63,7 +65,7 @@ impl Sessions {
     }
 
     /// Whether a session's agent is loaded and its backend can run another turn.
-    pub(crate) async fn can_continue(&self, entry: &Entry) -> bool {
+    pub(crate) async fn can_continue(&self, entry: &SessionEntry) -> bool {
         if entry.is_away().is_some() {
             return false;
         }
@@ -79,7 +81,7 @@ impl Sessions {
     ///
     /// # Errors
     /// `-32001` if it has already ended.
-    pub async fn dispose_session(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<(), RpcError> {
+    pub async fn dispose_session(self: &Arc<Self>, entry: &Arc<SessionEntry>) -> Result<(), RpcError> {
         let (done, wait) = oneshot::channel();
         if !self.tell(entry, ToSession::Dispose { done }) || wait.await.is_err() {
             return Err(nothing_at(&entry.uri));
@@ -88,7 +90,7 @@ impl Sessions {
     }
 
     /// Asks a backend to delete its own copy of a session or a chat.
-    pub(super) async fn delete_copy(&self, entry: &Entry, of: &str, id: String) {
+    pub(super) async fn delete_copy(&self, entry: &SessionEntry, of: &str, id: String) {
         let delete = self.core.agent(&entry.provider).and_then(|agent| agent.delete.clone());
         let Some(delete) = delete else { return };
         let folder = entry.view().directories().first().map(|uri| file_path(uri));
@@ -98,7 +100,7 @@ impl Sessions {
     }
 
     /// Cleans up after a session whose state was removed.
-    pub(crate) async fn forget_session(&self, entry: &Arc<Entry>, backend_ids: Vec<String>) {
+    pub(crate) async fn forget_session(&self, entry: &Arc<SessionEntry>, backend_ids: Vec<String>) {
         self.workspace.end_terminals_of(&entry.uri).await;
         for id in backend_ids {
             self.delete_copy(entry, &entry.uri, id).await;
@@ -170,7 +172,7 @@ impl Sessions {
     /// Opens a chat for a tool and sends its first message. Returns the chat's URI.
     pub(crate) async fn chat_by_tool(
         self: &Arc<Self>,
-        entry: &Arc<Entry>,
+        entry: &Arc<SessionEntry>,
         origin: Option<ChatOrigin>,
         request: ToolChat,
     ) -> Result<String, Thrown> {
@@ -211,7 +213,7 @@ impl Sessions {
         prompt: Option<String>,
         model: Option<String>,
         kind: MessageKind,
-    ) -> Result<Arc<Entry>, Thrown> {
+    ) -> Result<Arc<SessionEntry>, Thrown> {
         if prompt.as_ref().is_some_and(|prompt| prompt.trim().is_empty()) {
             return Err(Thrown::from(RpcError::invalid_params(
                 "prompt is blank; leave it out to open a session with nobody speaking",

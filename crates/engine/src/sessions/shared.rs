@@ -19,9 +19,9 @@ const COMPARED: usize = 32;
 
 /// The schemas of the awake sessions.
 #[derive(Debug, Default)]
-pub(crate) struct Schemas(Mutex<Vec<Weak<SessionConfigSchema>>>);
+pub(crate) struct SharedSchemas(Mutex<Vec<Weak<SessionConfigSchema>>>);
 
-impl Schemas {
+impl SharedSchemas {
     /// Returns another session's schema if it is equal, otherwise the given one.
     fn share(&self, schema: SessionConfigSchema) -> Arc<SessionConfigSchema> {
         let mut known = self.0.lock();
@@ -64,7 +64,7 @@ struct ConfigFields<'a> {
 impl SharedState {
     /// Moves the schema of a session's settings out of its state. The state does not contain the host's tools.
     pub fn take<'a>(
-        schemas: &Schemas,
+        schemas: &SharedSchemas,
         tools: impl Iterator<Item = &'a OfferedTool>,
         state: &mut SessionState,
     ) -> Self {
@@ -82,7 +82,7 @@ impl SharedState {
     }
 
     /// Adds properties to the session's settings.
-    pub fn add(&mut self, schemas: &Schemas, properties: HashMap<String, SessionConfigPropertySchema>) {
+    pub fn add(&mut self, schemas: &SharedSchemas, properties: HashMap<String, SessionConfigPropertySchema>) {
         if let Some(schema) = &self.schema {
             let mut schema = SessionConfigSchema::clone(schema);
             schema.properties.extend(properties);
@@ -147,7 +147,7 @@ mod tests {
             properties: HashMap::new(),
             required: None,
         };
-        let schemas = Schemas::default();
+        let schemas = SharedSchemas::default();
         let one = schemas.share(schema("one"));
         assert!(Arc::ptr_eq(&one, &schemas.share(schema("one"))));
         assert!(!Arc::ptr_eq(&one, &schemas.share(schema("two"))));

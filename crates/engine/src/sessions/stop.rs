@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::actor::Actor;
 use super::backend::Tell;
 use super::mailbox::Dispatch;
-use super::{Entry, Place};
+use super::{Place, SessionEntry};
 use crate::core::lean_channel::WeakSender;
 
 /// The running turns of a session.
@@ -56,7 +56,7 @@ impl Stops {
     }
 }
 
-impl Entry {
+impl SessionEntry {
     /// Passes a dispatched cancellation on to the backend if its turn runs.
     pub(super) fn stop_if_cancelled(&self, dispatch: &Dispatch) {
         if dispatch.row.class != Class::Cancel {

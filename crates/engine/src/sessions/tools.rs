@@ -15,7 +15,7 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::bound_tools::brought_by;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
-use super::{Entry, Place};
+use super::{Place, SessionEntry};
 use crate::core::agents::OfferedTool;
 use crate::core::message::message;
 use crate::core::refusals::nothing_at;
@@ -35,7 +35,7 @@ impl Actor {
 
     /// Sends the current tools to every running backend.
     pub(super) fn tools_changed(&self) {
-        self.entry.bring(&self.state.active_clients, &self.sessions.memory);
+        self.entry.bring(&self.state.active_clients, &self.sessions.limits.states);
         for (at, chat) in self.chats.iter().enumerate() {
             if chat.backend.is_some() {
                 self.tell_if_awake(at, Tell::SetTools(self.bound_tools(&chat.uri)));
@@ -190,7 +190,7 @@ impl At {
         upgraded(&self.sessions)
     }
 
-    async fn session(&self, sessions: &Sessions, uri: &str) -> Result<Arc<Entry>, Thrown> {
+    async fn session(&self, sessions: &Sessions, uri: &str) -> Result<Arc<SessionEntry>, Thrown> {
         sessions.session_at(uri).await.ok_or_else(|| no_session(uri))
     }
 }

@@ -19,7 +19,7 @@ use tracing::Span;
 use super::Happened;
 use super::actor::Actor;
 use super::backend::Tell;
-use super::deferred::Part;
+use super::deferred::DeferredPart;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use super::storing::{Before, Outcome as _};
 use super::text_length::text_in_message;
@@ -88,7 +88,7 @@ impl Actor {
         self.tell_backend(at, tell);
         // The backend has received both.
         if self.chats[at].context.take().is_some() || self.chats[at].rewind != rewinds {
-            self.deferred.add(Part::Chats);
+            self.deferred.add(DeferredPart::Chats);
         }
         self.announce_turn(at, opening).await;
     }
@@ -362,10 +362,10 @@ impl Actor {
         self.happened(at, Happened::Ended(status));
         self.core.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
         self.sessions.look_around(&self.entry, true);
-        self.deferred.add(Part::Session);
+        self.deferred.add(DeferredPart::Session);
         if self.chats.iter().filter(|chat| !chat.is_worker()).nth(1).is_some() {
             // The list of chats holds the modification time of each one if there are several.
-            self.deferred.add(Part::Chats);
+            self.deferred.add(DeferredPart::Chats);
         }
     }
 

@@ -14,7 +14,7 @@ use super::actor::Actor;
 use super::annotations;
 use super::create::Claimed;
 use super::summary::{flags_in, rest, summary_at_rest};
-use super::{Entry, Sessions};
+use super::{SessionEntry, Sessions};
 
 /// A session as it was last published.
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ pub struct Record {
     pub reviewed: JsonObject,
 }
 
-/// The current view of a session, as stored in [`Entry`].
+/// The current view of a session, as stored in [`SessionEntry`].
 #[derive(Debug)]
 pub(super) struct Published(RwLock<Arc<View>>);
 
@@ -90,7 +90,7 @@ impl View {
     }
 }
 
-impl Entry {
+impl SessionEntry {
     /// Returns the session as it was last published.
     pub fn view(&self) -> Arc<View> {
         self.published.0.read().clone()
@@ -151,7 +151,7 @@ impl Entry {
 
 impl Sessions {
     /// Claims the chats that a session was stored with.
-    pub(super) fn claim_kept(&self, entry: &Entry, chats: &[KeptChat]) {
+    pub(super) fn claim_kept(&self, entry: &SessionEntry, chats: &[KeptChat]) {
         entry.published.revise(|view| {
             for chat in chats.iter().filter(|chat| !chat.closed) {
                 if chat.uri != uri::default_chat(&entry.uri) {

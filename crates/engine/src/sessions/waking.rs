@@ -8,7 +8,7 @@ use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::state::{ErrorInfo, SessionLifecycle, Turn};
 use ostler_protocol::{RpcError, json};
 
-use super::Entry;
+use super::SessionEntry;
 use super::actor::Actor;
 use super::awake_limit::stay_asleep;
 use super::chat::Chat;
@@ -19,11 +19,11 @@ use crate::core::refusals::not_loaded;
 use crate::sessions::Sessions;
 
 /// Loads a sleeping session into memory and serves it.
-pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Mailbox, inbox: Inbox) {
+pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<SessionEntry>, mailbox: Mailbox, inbox: Inbox) {
     // Boxed, so that the task of an awake session does not retain the memory of its waking.
     let waking = Box::pin(async move {
         // Sessions wake in turn, so that each one accounts for the memory of those before it.
-        let _turn = sessions.waking.acquire().await;
+        let _turn = sessions.limits.waking.acquire().await;
         let stored = match sessions.room_to_wake().await {
             Ok(()) => {
                 stored_state(&sessions, &entry).await.map_err(|why| unreadable(&sessions, &entry, &why))
@@ -50,7 +50,7 @@ pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<Entry>, mailbox: Ma
 }
 
 /// Logs that a session could not be read; returns the error of the messages that wait for it.
-fn unreadable(sessions: &Sessions, entry: &Entry, why: &Thrown) -> RpcError {
+fn unreadable(sessions: &Sessions, entry: &SessionEntry, why: &Thrown) -> RpcError {
     let why = format!("{} could not be read from the store, try again: {}", entry.uri, why.message);
     sessions.core.log.warn(&why);
     RpcError::internal(why).with_data(json!({ "retryable": true }))
@@ -59,7 +59,7 @@ fn unreadable(sessions: &Sessions, entry: &Entry, why: &Thrown) -> RpcError {
 /// Restores a sleeping session from what is stored. Its backends stay asleep until a message needs them.
 async fn woken(
     sessions: Arc<Sessions>,
-    entry: Arc<Entry>,
+    entry: Arc<SessionEntry>,
     mailbox: Mailbox,
     stored: Vec<(KeptChat, Vec<Turn>)>,
 ) -> Box<Actor> {
@@ -81,7 +81,7 @@ async fn woken(
         away => (None, away),
     };
     let mut state = state_of(&entry, config);
-    entry.bring(&state.active_clients, &sessions.memory);
+    entry.bring(&state.active_clients, &sessions.limits.states);
     if let Some(message) = missing {
         state.lifecycle = SessionLifecycle::Failed;
         state.creation_error =
@@ -120,7 +120,10 @@ async fn woken(
 }
 
 /// Reads the chats of a session and their turns. A session without them would overwrite them.
-async fn stored_state(sessions: &Sessions, entry: &Entry) -> Result<Vec<(KeptChat, Vec<Turn>)>, Thrown> {
+async fn stored_state(
+    sessions: &Sessions,
+    entry: &SessionEntry,
+) -> Result<Vec<(KeptChat, Vec<Turn>)>, Thrown> {
     let default = KeptChat { uri: entry.default_chat(), default: true, ..KeptChat::default() };
     let mut chats = match sessions.core.session_store() {
         Some(store) => store.chats.within(limit::STORE, (entry.id.clone(),)).await?,

@@ -10,12 +10,12 @@ use crate::stamp::Stamp;
 
 /// Values by id, in order.
 pub(crate) struct Contents<F: Format> {
-    entries: BTreeMap<Arc<str>, Entry<F::Value>>,
+    entries: BTreeMap<Arc<str>, StampedValue<F::Value>>,
     pub(crate) index: F::Index,
 }
 
 /// Values by id, without their index.
-pub(crate) struct Entries<'a, V>(&'a BTreeMap<Arc<str>, Entry<V>>);
+pub(crate) struct Entries<'a, V>(&'a BTreeMap<Arc<str>, StampedValue<V>>);
 
 impl<'a, V> Entries<'a, V> {
     pub(crate) fn get(&self, id: &str) -> Option<&'a V> {
@@ -23,7 +23,7 @@ impl<'a, V> Entries<'a, V> {
     }
 }
 
-struct Entry<V> {
+struct StampedValue<V> {
     value: V,
     /// The file it was read from.
     stamp: Stamp,
@@ -71,7 +71,7 @@ impl<F: Format> Contents<F> {
     ) -> Option<(Arc<str>, ChangeType)> {
         if let Some(entry) = self.entries.get_mut(id) {
             let changed = !format.same(&entry.value, &value);
-            let before = std::mem::replace(entry, Entry { value, stamp }).value;
+            let before = std::mem::replace(entry, StampedValue { value, stamp }).value;
             if !changed {
                 return None;
             }
@@ -80,7 +80,7 @@ impl<F: Format> Contents<F> {
             return Some((id, ChangeType::Updated));
         }
         let id: Arc<str> = id.into();
-        self.entries.insert(id.clone(), Entry { value, stamp });
+        self.entries.insert(id.clone(), StampedValue { value, stamp });
         self.moved(&id, None);
         Some((id, ChangeType::Added))
     }

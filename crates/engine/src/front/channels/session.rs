@@ -9,12 +9,12 @@ use super::{COPIES, ChannelKind, Dispatched, Subscribing, require};
 use crate::core::refusals::nothing_at;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::sessions::{Dispatch, Entry, Place, Subscription, ToSession};
+use crate::sessions::{Dispatch, Place, SessionEntry, Subscription, ToSession};
 
 /// The channel of a session, a chat or annotations.
 pub(super) struct OfSession(pub Channel);
 
-fn name_of(entry: &Entry, place: &Place) -> String {
+fn name_of(entry: &SessionEntry, place: &Place) -> String {
     match place {
         Place::Session => entry.uri.clone(),
         Place::DefaultChat => entry.default_chat(),

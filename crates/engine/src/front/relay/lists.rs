@@ -21,7 +21,7 @@ use crate::core::outbox::Outbox;
 use crate::core::tasks;
 use crate::core::terminal_lists;
 use crate::front::Front;
-use crate::sessions::{Entry, ReportedRows};
+use crate::sessions::{ReportedRows, SessionEntry};
 
 /// The maximum number of retained rows of each kind.
 const ROWS_MAX: usize = 10_000;
@@ -195,7 +195,7 @@ pub(super) fn send_rows(front: &Front, outbox: &Outbox) {
 }
 
 /// Sends the row of a session in memory, unless it is a draft, until it is the current one.
-fn send_row(entry: &Entry, send: impl Fn(String)) -> Option<Arc<SessionSummary>> {
+fn send_row(entry: &SessionEntry, send: impl Fn(String)) -> Option<Arc<SessionSummary>> {
     loop {
         let view = entry.view();
         if view.record.draft.is_some() {
