@@ -27,6 +27,7 @@ use crate::front::Front;
 use crate::front::channels::kind_of;
 use crate::front::client_requests::Requests;
 use crate::front::command_slots::Turns;
+use crate::front::commands::{provider, subject};
 use crate::front::order::{Order, Work, claimed_session};
 use crate::front::relay::{Across, Relayed};
 use crate::sessions::{Place, ToSession};
@@ -271,11 +272,12 @@ impl Connection {
                     },
                 };
                 span.record("method", &*method);
-                let introduces = matches!(command, Command::Initialize(_) | Command::Reconnect(_));
-                if !introduces && self.state.lock().client.is_none() {
+                if !subject(&command).introduces() && self.state.lock().client.is_none() {
                     return responder.fail(before_initialize(&method));
                 }
-                if let Some(unserved) = self.front.workspace.unserved(&command) {
+                let unserved = provider(&command)
+                    .and_then(|provider| self.front.workspace.unserved(provider, command.name()));
+                if let Some(unserved) = unserved {
                     return responder.fail(unserved);
                 }
                 let Some(responder) = self.enter(&command, responder) else { return };

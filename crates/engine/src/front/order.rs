@@ -293,7 +293,8 @@ impl Connection {
         };
         let charges = |connection: &Self| [charge, connection.charge_copies(length, 1)];
         // An id that is free now can be taken when the message's turn comes.
-        let asks_in_turn = matches!(&work, Work::Command { command: Command::CreateSession(_), .. });
+        let asks_in_turn =
+            matches!(&work, Work::Command { command, .. } if subject(command).created().is_some());
         if !is_first && asks_in_turn {
             self.order.add(work, Store::ToAsk, charges(self));
             return self.advance();
@@ -367,20 +368,13 @@ impl Connection {
     fn prepare(&self, work: &Work) -> Result<Prepared, BoxFuture<'static, Prepared>> {
         let sessions = &self.front().sessions;
         let (channels, span) = match work {
-            Work::Command { command: Command::CreateSession(params), span, .. } => {
-                let Some(id) = uri::session_id(&params.channel).filter(|_| !sessions.holds_all()) else {
-                    return Ok(Prepared::default());
-                };
-                let (sessions, id) = (sessions.clone(), id.to_owned());
-                let asked = async move {
-                    match sessions.session(&id).await {
-                        Ok(taken) => Prepared::of(taken.into_iter().collect()),
-                        Err(why) => Prepared { _held: Vec::new(), unknown: Some(why) },
-                    }
-                };
-                return Err(Box::pin(asked.instrument(span.clone())));
+            Work::Command { command, span, .. } => {
+                let subject = subject(command);
+                if let Some(channel) = subject.created() {
+                    return self.prepare_new(channel, span);
+                }
+                (subject.loaded, span.clone())
             }
-            Work::Command { command, span, .. } => (subject(command).loaded, span.clone()),
             Work::Dispatch { dispatch, .. } => {
                 let channels = [Some(dispatch.channel.as_str()), claimed_session(dispatch)];
                 (channels.into_iter().flatten().collect(), Span::none())
@@ -400,13 +394,27 @@ impl Connection {
         Err(Box::pin(asked.instrument(span)))
     }
 
+    /// Returns what the command needs that creates a session.
+    fn prepare_new(&self, channel: &str, span: &Span) -> Result<Prepared, BoxFuture<'static, Prepared>> {
+        let sessions = &self.front().sessions;
+        let Some(id) = uri::session_id(channel).filter(|_| !sessions.holds_all()) else {
+            return Ok(Prepared::default());
+        };
+        let (sessions, id) = (sessions.clone(), id.to_owned());
+        let asked = async move {
+            match sessions.session(&id).await {
+                Ok(taken) => Prepared::of(taken.into_iter().collect()),
+                Err(why) => Prepared { _held: Vec::new(), unknown: Some(why) },
+            }
+        };
+        Err(Box::pin(asked.instrument(span.clone())))
+    }
+
     /// Handles a message that waited; the identity of the connection can have changed in the meantime.
     fn perform_later(self: &Arc<Self>, work: Work, prepared: Prepared) {
         if let Work::Command { command, responder, span } = work {
             // A subscription of a closed connection would never end.
-            let subscribes =
-                matches!(command, Command::Initialize(_) | Command::Reconnect(_) | Command::Subscribe(_));
-            if subscribes && self.is_closed() {
+            if subject(&command).subscribes && self.is_closed() {
                 return;
             }
             return match self.admit(&command.needs()) {

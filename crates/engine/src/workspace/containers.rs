@@ -6,14 +6,13 @@ use std::sync::{Arc, Weak};
 
 use ostler_contract::points::{ContainerEvents, ContainerRequest, Containers};
 use ostler_contract::{Func, JsonObject, Thrown, Value, limit};
-use ostler_protocol::commands::{Command, DevContainer, DevContainerConnect};
+use ostler_protocol::commands::{DevContainer, DevContainerConnect};
 use ostler_protocol::message::encode;
 use ostler_protocol::{RpcError, json};
 use parking_lot::Mutex;
 
 use crate::core::file_uris::file_path;
 use crate::core::ids::ConnectionId;
-use crate::core::refusals::not_served;
 use crate::core::tasks;
 use crate::workspace::Workspace;
 
@@ -55,33 +54,6 @@ impl Workspace {
     /// Returns the provider of containers.
     pub(crate) fn containers(&self) -> Option<&Containers> {
         self.core.registry()?.port::<Containers>()
-    }
-
-    /// Returns the error of a command without a provider, which precedes the check of the grant.
-    pub(crate) fn unserved(&self, command: &Command) -> Option<RpcError> {
-        if matches!(command, Command::CreateTerminal(_) | Command::DisposeTerminal(_)) {
-            let none = self.terminal_store().is_none();
-            return none.then(|| not_served(command.name()));
-        }
-        let of_containers = matches!(
-            command,
-            Command::DevContainersAvailable(_)
-                | Command::DevContainersConnect(_)
-                | Command::DevContainersRelaySend(_)
-                | Command::DevContainersDisconnect(_)
-                | Command::DevContainersStop(_)
-                | Command::DevContainersRemove(_)
-        );
-        let of_trees = matches!(
-            command,
-            Command::DetachedWorktreeCreate(_)
-                | Command::DetachedWorktreeClaim(_)
-                | Command::DetachedWorktreeSetArchived(_)
-                | Command::DetachedWorktreeDelete(_)
-                | Command::DetachedWorktreesReconcile(_)
-        );
-        (of_containers && self.containers().is_none() || of_trees && self.worktrees().is_none())
-            .then(|| RpcError::no_command(command.name()))
     }
 
     /// Ends the relays that match a predicate, here and in the containers.

@@ -6,6 +6,7 @@ pub(crate) mod containers;
 pub(crate) mod detached;
 pub(crate) mod directories;
 pub(crate) mod machines;
+pub(crate) mod provider;
 pub(crate) mod sessions_view;
 pub(crate) mod terminals;
 pub(crate) mod tree_watch;

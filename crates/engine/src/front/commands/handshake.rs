@@ -13,6 +13,7 @@ use crate::core::outbox::Closed;
 use crate::core::responder::Responder;
 use crate::core::tasks;
 use crate::front::channels::kind_of;
+use crate::front::commands::subject;
 use crate::front::connection::Connection;
 use crate::front::order::Prepared;
 use crate::sessions::{Collected, ToSession};
@@ -22,8 +23,9 @@ impl Connection {
     /// Records the client when its `initialize` or `reconnect` arrives, which can wait for sessions, so that its next
     /// messages are accepted. Returns `responder` unless the command is rejected.
     pub(crate) fn enter(&self, command: &Command, responder: Responder) -> Option<Responder> {
-        let introduces = matches!(command, Command::Initialize(_) | Command::Reconnect(_));
-        if introduces && let Some(lost) = self.front().core.lost_lease() {
+        if subject(command).introduces()
+            && let Some(lost) = self.front().core.lost_lease()
+        {
             responder.fail(RpcError::internal(lost));
             self.outbox.close(Closed::LostLease);
             return None;

@@ -1,5 +1,6 @@
-//! The handlers of client commands: a row for each contains its lane, what it is about ([`Subject`]) and its handler. A
-//! command without a row, or a row without one of them, does not compile.
+//! The handlers of client commands: a row for each contains its lane, what it is about ([`Subject`]), the provider that
+//! it needs, if any, and its handler. A command without a row, or a row without a lane, subject or handler, does not
+//! compile.
 
 mod authenticate;
 mod chats;
@@ -21,13 +22,14 @@ use ostler_protocol::json;
 use ostler_protocol::uri::Channel;
 use tracing::{Instrument, Span};
 
-use self::subject::Subject;
+pub(super) use self::subject::Subject;
 use crate::core::responder::Responder;
 use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::front::order::Prepared;
 use crate::users::principal::Principal;
+use crate::workspace::provider::Provider;
 
 /// The requester of a command that is served on a separate task, as the host knew it at the request.
 struct Requester {
@@ -50,7 +52,8 @@ impl Requester {
 ///   concurrently.
 macro_rules! lanes {
     ($connection:ident, $by:ident, $prepared:ident, $responder:ident;
-        $($lane:ident $([$turn:ident])? $variant:ident($params:pat) of $subject:expr => $handler:expr;)+) => {
+        $($lane:ident $([$turn:ident])? $variant:ident($params:pat) of $subject:expr $(, with $provider:ident)? =>
+            $handler:expr;)+) => {
         impl Connection {
             /// Serves a command.
             pub(super) fn handle(
@@ -74,6 +77,19 @@ macro_rules! lanes {
                 $(Command::$variant($params) => lanes!(@subject $lane $subject),)+
             }
         }
+
+        /// Returns the provider without which a command is not served.
+        pub(super) fn provider(command: &Command) -> Option<Provider> {
+            match command {
+                $(Command::$variant(_) => lanes!(@provider $($provider)?),)+
+            }
+        }
+    };
+    (@provider) => {
+        None
+    };
+    (@provider $provider:ident) => {
+        Some(Provider::$provider)
     };
     (@subject spawned $subject:expr) => {
         $subject.on_a_separate_task()
@@ -116,7 +132,7 @@ lanes! { connection, by, prepared, responder;
     inline Reconnect(params) of Subject::entry(&params.subscriptions) =>
         connection.handle_reconnect(params, prepared, responder);
     inline Authenticate(params) of Subject::identity() => connection.handle_authenticate(params, responder);
-    session Subscribe(params) of Subject::session(&params.channel) =>
+    session Subscribe(params) of Subject::subscription(&params.channel) =>
         connection.handle_subscribe(params, responder);
     spawned [sessions] ListSessions(params) of Subject::none() => {
         sessions::handle_list_sessions(by.front(), params, responder).await;
@@ -201,32 +217,35 @@ lanes! { connection, by, prepared, responder;
     spawned DiagnosticsFetch(params) of Subject::none() => {
         responder.settle(by.front().channels.fetch(params.url).await);
     };
-    inline CreateTerminal(params) of Subject::terminal(params) =>
+    inline CreateTerminal(params) of Subject::terminal(params), with Terminals =>
         connection.handle_create_terminal(params, responder);
-    inline DisposeTerminal(params) of Subject::channel(&params.channel) =>
+    inline DisposeTerminal(params) of Subject::channel(&params.channel), with Terminals =>
         connection.handle_dispose_terminal(params.channel, responder);
-    spawned DevContainersAvailable(_) of Subject::none() => responder.settle(by.containers_available().await);
-    spawned DevContainersConnect(params) of Subject::none() =>
+    spawned DevContainersAvailable(_) of Subject::none(), with Containers =>
+        responder.settle(by.containers_available().await);
+    spawned DevContainersConnect(params) of Subject::none(), with Containers =>
         responder.settle(by.connect_container(params).await);
-    inline DevContainersRelaySend(params) of Subject::none() =>
+    inline DevContainersRelaySend(params) of Subject::none(), with Containers =>
         connection.handle_relay_send(params, responder);
-    inline DevContainersDisconnect(params) of Subject::none() =>
+    inline DevContainersDisconnect(params) of Subject::none(), with Containers =>
         connection.handle_relay_end(params, responder);
-    spawned DevContainersStop(params) of Subject::none() => by.end_container(params, false, responder).await;
-    spawned DevContainersRemove(params) of Subject::none() => by.end_container(params, true, responder).await;
-    spawned DetachedWorktreeCreate(params) of Subject::channel(&params.session) => {
+    spawned DevContainersStop(params) of Subject::none(), with Containers =>
+        by.end_container(params, false, responder).await;
+    spawned DevContainersRemove(params) of Subject::none(), with Containers =>
+        by.end_container(params, true, responder).await;
+    spawned DetachedWorktreeCreate(params) of Subject::channel(&params.session), with Worktrees => {
         responder.settle(by.front().workspace.create_detached(params).await);
     };
-    spawned DetachedWorktreeClaim(params) of Subject::none() => {
+    spawned DetachedWorktreeClaim(params) of Subject::none(), with Worktrees => {
         responder.settle(by.front().workspace.claim_detached(&params).await);
     };
-    spawned DetachedWorktreeSetArchived(params) of Subject::none() => {
+    spawned DetachedWorktreeSetArchived(params) of Subject::none(), with Worktrees => {
         responder.settle(by.front().workspace.archive_detached(params).await);
     };
-    spawned DetachedWorktreeDelete(params) of Subject::none() => {
+    spawned DetachedWorktreeDelete(params) of Subject::none(), with Worktrees => {
         responder.settle(by.front().workspace.delete_detached(&params).await);
     };
-    spawned DetachedWorktreesReconcile(params) of Subject::none() => {
+    spawned DetachedWorktreesReconcile(params) of Subject::none(), with Worktrees => {
         by.front().workspace.reconcile_detached(&params).await;
         responder.done();
     };

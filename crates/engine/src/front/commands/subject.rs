@@ -17,17 +17,24 @@ pub(in crate::front) struct Subject<'a> {
     pub served: Option<&'a str>,
     /// The messages of the connection that the command can overtake.
     pub rank: Rank,
+    /// Whether the connection subscribes to the loaded channels.
+    pub subscribes: bool,
 }
 
 impl<'a> Subject<'a> {
     /// The subject of a command that is about no session.
     pub fn none() -> Self {
-        Self { loaded: Vec::new(), ordered: Vec::new(), served: None, rank: Rank::Session }
+        Self { loaded: Vec::new(), ordered: Vec::new(), served: None, rank: Rank::Session, subscribes: false }
     }
 
     /// The channel of a session or of a part of one, which must be in memory before the handler runs.
     pub fn session(channel: &'a str) -> Self {
         Self { loaded: vec![channel], served: Some(channel), ..Self::none() }
+    }
+
+    /// A channel to which the connection subscribes.
+    pub fn subscription(channel: &'a str) -> Self {
+        Self { subscribes: true, ..Self::session(channel) }
     }
 
     /// A channel that the handler looks up itself.
@@ -48,7 +55,7 @@ impl<'a> Subject<'a> {
     /// The channels to which a connection subscribes when it is opened. Their hosts are determined for each of them.
     pub fn entry(channels: impl IntoIterator<Item = &'a String>) -> Self {
         let loaded = channels.into_iter().map(String::as_str).collect();
-        Self { loaded, rank: Rank::Enter, ..Self::none() }
+        Self { loaded, rank: Rank::Enter, subscribes: true, ..Self::none() }
     }
 
     /// The identity of the connection, on which all later messages depend.
@@ -84,6 +91,16 @@ impl<'a> Subject<'a> {
     #[must_use]
     pub fn on_a_separate_task(self) -> Self {
         Self { rank: Rank::Spawned, ..self }
+    }
+
+    /// Whether the command opens the connection.
+    pub fn introduces(&self) -> bool {
+        self.rank == Rank::Enter
+    }
+
+    /// Returns the channel of the session that the command creates.
+    pub fn created(&self) -> Option<&'a str> {
+        self.served.filter(|_| self.rank == Rank::Creates)
     }
 
     /// Returns the channels in whose order the command is handled.
@@ -177,7 +194,9 @@ mod tests {
         ];
         for (method, params, (loaded, ordered, served, rank)) in cases {
             let command = command(method, &params);
-            let expected = Subject { loaded: loaded.to_vec(), ordered: ordered.to_vec(), served, rank };
+            let subscribes = ["initialize", "reconnect", "subscribe"].contains(&method);
+            let expected =
+                Subject { loaded: loaded.to_vec(), ordered: ordered.to_vec(), served, rank, subscribes };
             assert_eq!(subject(&command), expected, "{method} {params}");
             let concerned: Vec<_> = loaded.iter().chain(ordered).copied().collect();
             assert_eq!(subject(&command).concerned(), concerned, "{method} {params}");

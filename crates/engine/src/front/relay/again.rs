@@ -101,18 +101,16 @@ impl Connection {
             Ok(command) => command,
             Err(error) => return responder.fail(error),
         };
-        let Some(channel) = subject(&command).served.map(str::to_owned) else { return };
-        let route = match &command {
-            Command::CreateSession(_) => relay.route_new(&channel).await,
-            _ => relay.route(self.front(), &channel).await,
-        };
+        let subject = subject(&command);
+        let Some(channel) = subject.served else { return };
+        let route = relay.route_command(self.front(), &subject, channel).await;
         match route {
             Ok(Route::Here) => {
                 let work = Work::Command { command, responder, span: Span::none() };
                 Box::pin(self.take(work, None)).await;
             }
             Ok(Route::Elsewhere(host, session)) => {
-                let subscribes = matches!(command, Command::Subscribe(_)).then_some(channel);
+                let subscribes = subject.subscribes.then(|| channel.to_owned());
                 drop(command);
                 self.pass_command(relay, (host, session), (method, params), subscribes, responder, tries)
                     .await;

@@ -222,12 +222,9 @@ impl Connection {
             }
             return Some((command, responder));
         }
-        let served = subject(&command).served;
-        let Some(channel) = served else { return Some((command, responder)) };
-        let route = match &command {
-            Command::CreateSession(_) => relay.route_new(channel).await,
-            _ => relay.route(self.front(), channel).await,
-        };
+        let subject = subject(&command);
+        let Some(channel) = subject.served else { return Some((command, responder)) };
+        let route = relay.route_command(self.front(), &subject, channel).await;
         let (host, session) = match route {
             Ok(Route::Here) => return Some((command, responder)),
             Ok(Route::Elsewhere(host, session)) => (host, session),
@@ -236,10 +233,8 @@ impl Connection {
                 return None;
             }
         };
-        let channel = channel.to_owned();
-        let subscribes = matches!(command, Command::Subscribe(_));
+        let subscribes = subject.subscribes.then(|| channel.to_owned());
         drop(command);
-        let subscribes = subscribes.then_some(channel);
         self.pass_command(relay, (host, session), (method, params), subscribes, responder, Tries::new())
             .await;
         None

@@ -28,6 +28,7 @@ use crate::core::link_queue::LinkQueue;
 use crate::core::outbox::Closed;
 use crate::core::tasks;
 use crate::front::Front;
+use crate::front::commands::Subject;
 use crate::front::connection::Connection;
 use crate::sessions::{RowChange, another, ask};
 pub(crate) use gateway::Relayed;
@@ -405,11 +406,24 @@ impl Relay {
         front.sessions.get(session).is_some()
     }
 
+    /// Returns the host that serves a command about a channel.
+    pub(super) async fn route_command(
+        &self,
+        front: &Front,
+        subject: &Subject<'_>,
+        channel: &str,
+    ) -> Result<Route, RpcError> {
+        match subject.created() {
+            Some(created) => self.route_new(created).await,
+            None => self.route(front, channel).await,
+        }
+    }
+
     /// Returns the host that creates a session.
     ///
     /// # Errors
     /// The owner could not be determined.
-    pub(super) async fn route_new(&self, channel: &str) -> Result<Route, RpcError> {
+    async fn route_new(&self, channel: &str) -> Result<Route, RpcError> {
         let Some(session) = uri::session_id(channel).map(str::to_owned) else { return Ok(Route::Here) };
         let owner = ask(self.cluster.owner(session.clone())).await.map_err(|why| unknown(&session, &why))?;
         if let SessionOwner::Elsewhere(host) = owner {
