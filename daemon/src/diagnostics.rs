@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use ostler_contract::http::{Body, Request};
 use ostler_contract::live::Pending;
 use ostler_contract::points::Diagnostics;
-use ostler_contract::{Call, HostFunction, JsonObject, Thrown, Value, json};
+use ostler_contract::{Call, HostFunction, JsonObject, Thrown, Value, json, proxy};
 use ostler_engine::clock::iso;
 use ostler_js::HttpClient;
 use ostler_loader::options::without_password;
@@ -22,8 +22,6 @@ use crate::log::clock;
 const WAITING: usize = 1024;
 /// The limit for an answer of a URL.
 const FETCH_LIMIT: Duration = Duration::from_secs(10);
-/// The environment variables of proxies.
-const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
 
 /// How many of the last lines are retained for new readers.
 const RETAINED: usize = 200;
@@ -113,10 +111,9 @@ fn record(at: Timestamp, line: &str) -> JsonObject {
 
 /// Returns the proxies in the environment, without their passwords.
 fn network() -> JsonObject {
-    let named = PROXIES.iter().flat_map(|name| [(*name).to_owned(), name.to_lowercase()]);
-    let set = named.filter_map(|name| {
-        let value = std::env::var(&name).ok().filter(|value| !value.is_empty())?;
-        Some((name, Value::String(without_password(&value).into_owned())))
+    let set = proxy::variables().filter_map(|name| {
+        let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+        Some((name.to_owned(), Value::String(without_password(&value).into_owned())))
     });
     let proxies: JsonObject = set.collect();
     JsonObject::from_iter([("proxies".to_owned(), Value::Object(proxies))])

@@ -201,16 +201,7 @@ pub fn program() -> Command {
     let mut command = Command::new(other.unwrap_or_else(|| env!("CARGO_BIN_EXE_ostler").into()));
     command.env_remove("XDG_CONFIG_HOME").env_remove("OSTLER_CONFIG").env("NO_COLOR", "1");
     command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
-    for name in [
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-        "NO_PROXY",
-        "no_proxy",
-    ] {
+    for name in ostler_contract::proxy::variables() {
         command.env_remove(name);
     }
     command

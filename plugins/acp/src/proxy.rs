@@ -3,16 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
-use ostler_contract::{JsonObject, Value};
+use ostler_contract::{JsonObject, Value, proxy};
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-/// The variables that name a proxy, in the spellings that programs read: curl ignores `HTTP_PROXY`.
-const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
-/// The variables that name a proxy for other schemes too.
-const ALL: [&str; 2] = ["ALL_PROXY", "all_proxy"];
-/// The variables that name the addresses without it.
-const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
 /// Makes Node's own `fetch` read these variables.
 const NODE: &str = "NODE_USE_ENV_PROXY";
 /// The maximum length of the exceptions, in bytes. The system limits a variable to 128 KiB.
@@ -27,15 +21,15 @@ pub fn variables(
     endpoint: Option<&str>,
     operator: impl Fn(&str) -> Option<String>,
 ) -> BTreeMap<String, String> {
-    let proxy = settings.get("http.proxy").and_then(Value::as_str).and_then(|proxy| Url::parse(proxy).ok());
-    let proxy = proxy.filter(|proxy| matches!(proxy.scheme(), "http" | "https") && !is_loopback(proxy));
-    let Some(proxy) = proxy else { return BTreeMap::new() };
-    if PROXIES.iter().chain(&ALL).any(|name| operator(name).is_some()) {
+    let address = settings.get(proxy::SETTING).and_then(Value::as_str).and_then(|text| Url::parse(text).ok());
+    let address = address.filter(|url| matches!(url.scheme(), "http" | "https") && !is_loopback(url));
+    let Some(address) = address else { return BTreeMap::new() };
+    if proxy::address_variables().any(|name| operator(name).is_some()) {
         return BTreeMap::new();
     }
     let exceptions = exceptions(settings, endpoint, &operator);
-    let proxies = PROXIES.iter().map(|name| (*name, proxy.to_string()));
-    let others = EXCEPTIONS.iter().map(|name| (*name, exceptions.clone()));
+    let proxies = proxy::HTTP_VARIABLES.into_iter().map(|name| (name, address.to_string()));
+    let others = proxy::EXCEPTIONS_VARIABLES.into_iter().map(|name| (name, exceptions.clone()));
     let node = operator(NODE).unwrap_or_else(|| "1".to_owned());
     let all = proxies.chain(others).chain([(NODE, node)]);
     all.map(|(name, value)| (name.to_owned(), value)).collect()
@@ -47,9 +41,9 @@ fn exceptions(
     endpoint: Option<&str>,
     operator: impl Fn(&str) -> Option<String>,
 ) -> String {
-    let set: Vec<String> = EXCEPTIONS.iter().filter_map(|name| operator(name)).collect();
+    let set: Vec<String> = proxy::EXCEPTIONS_VARIABLES.into_iter().filter_map(&operator).collect();
     let set = set.iter().flat_map(|names| names.split(|c: char| c == ',' || c.is_whitespace()));
-    let listed = settings.get("http.noProxy").and_then(Value::as_array).into_iter().flatten();
+    let listed = settings.get(proxy::EXCEPTIONS_SETTING).and_then(Value::as_array).into_iter().flatten();
     let listed = set.chain(listed.filter_map(Value::as_str).map(str::trim)).filter(|name| is_name(name));
     let endpoint = endpoint.and_then(|endpoint| Url::parse(endpoint).ok());
     let host = endpoint.as_ref().and_then(Url::host_str);
@@ -76,7 +70,8 @@ fn exceptions(
 /// Returns the secrets in the variables, as they are written and decoded: the password, or a user name without one,
 /// which can be a token.
 pub fn secrets(variables: &BTreeMap<String, String>) -> Vec<String> {
-    let Some(proxy) = PROXIES.iter().find_map(|name| Url::parse(variables.get(*name)?).ok()) else {
+    let Some(proxy) = proxy::HTTP_VARIABLES.iter().find_map(|name| Url::parse(variables.get(*name)?).ok())
+    else {
         return Vec::new();
     };
     let secret = proxy.password().unwrap_or(proxy.username());

@@ -2,7 +2,7 @@
 
 use ostler_contract::points::{BoundTool, Emit, ToolCallPlace, tool_text};
 use ostler_contract::wire::commands::ContentEncoding;
-use ostler_contract::{JsonObject, Thrown, Value, json};
+use ostler_contract::{JsonObject, Thrown, Value, json, proxy};
 use tokio::sync::oneshot;
 
 use crate::session::{Stopped, Turn};
@@ -116,7 +116,7 @@ impl Turn {
             None => JsonObject::new(),
         };
         // The address of a proxy can contain a password, and others read the chat.
-        if let Some(Value::String(proxy)) = settings.get_mut("http.proxy")
+        if let Some(Value::String(proxy)) = settings.get_mut(proxy::SETTING)
             && let Some((_, address)) = proxy.rsplit_once('@')
         {
             *proxy = format!("***@{address}");

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use ostler_contract::proxy;
 use ostler_protocol::{JsonObject, Value, json};
 
 /// The values of a setting.
@@ -37,9 +38,6 @@ enum Backends {
     Configurers,
 }
 
-/// The setting with the address of a proxy.
-const PROXY: &str = "http.proxy";
-
 const LEVELS: &[&str] = &["off", "crash", "error", "all"];
 
 const fn setting(key: &'static str, title: &'static str, kind: Kind, backends: Backends) -> Setting {
@@ -60,14 +58,9 @@ const SETTINGS: &[Setting] = &[
     ),
     setting("terminalAutoApproveRules", "Rules for terminal commands", Kind::Object, Backends::AllClients),
     setting("autoReplyEnabled", "Answer questions automatically", Kind::Switch, Backends::AllClients),
-    setting(PROXY, "Proxy", Kind::Text, Backends::Configurers),
-    setting("http.noProxy", "Addresses without the proxy", Kind::List, Backends::Configurers),
-    setting(
-        "http.proxyKerberosServicePrincipal",
-        "Kerberos principal of the proxy",
-        Kind::Text,
-        Backends::Configurers,
-    ),
+    setting(proxy::SETTING, "Proxy", Kind::Text, Backends::Configurers),
+    setting(proxy::EXCEPTIONS_SETTING, "Addresses without the proxy", Kind::List, Backends::Configurers),
+    setting(proxy::PRINCIPAL_SETTING, "Kerberos principal of the proxy", Kind::Text, Backends::Configurers),
 ];
 
 /// Settings of VS Code and its own agents. They are accepted without an effect.
@@ -208,8 +201,9 @@ pub(crate) fn merged(clients: &[ClientValues]) -> JsonObject {
 /// Returns the settings of the proxy of the clients that may configure the host.
 fn proxy_of(clients: &[ClientValues]) -> JsonObject {
     let mut seen = HashSet::new();
-    let newest =
-        clients.iter().filter(|client| client.values.contains_key(PROXY) && seen.insert(&client.client));
+    let newest = clients
+        .iter()
+        .filter(|client| client.values.contains_key(proxy::SETTING) && seen.insert(&client.client));
     let settings = newest.filter(|client| client.configures).map(|client| {
         let settings = SETTINGS.iter().filter(|setting| setting.backends == Backends::Configurers);
         let values = settings.filter_map(|setting| Some((setting.key, client.values.get(setting.key)?)));
@@ -217,7 +211,7 @@ fn proxy_of(clients: &[ClientValues]) -> JsonObject {
         let values = values.filter(|(_, value)| !value.is_null() && **value != "" && **value != json!([]));
         values.map(|(key, value)| (key.to_owned(), value.clone())).collect::<JsonObject>()
     });
-    let mut proxies = settings.filter(|settings| settings.contains_key(PROXY));
+    let mut proxies = settings.filter(|settings| settings.contains_key(proxy::SETTING));
     let first = proxies.next().unwrap_or_default();
     match proxies.all(|other| other == first) {
         true => first,

@@ -80,7 +80,7 @@ impl Conversation {
         }
         let operator = |name: &str| {
             let own = self.shared.agent.env.get(name).or_else(|| self.start.env.get(name)).cloned();
-            own.or_else(|| std::env::var(name).ok())
+            own.or_else(|| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
         };
         proxy::variables(settings, endpoint.map(|endpoint| &*endpoint.url), operator)
     }
