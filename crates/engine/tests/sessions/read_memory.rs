@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use ostler_contract::points::{ResourceContent, SessionStore};
 use ostler_contract::{Call, Value, json};
-use ostler_engine::Limits;
+use ostler_engine::{Limits, PluginFolders};
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_testkit::{MemoryHost, RawClient};
 use tokio::sync::Semaphore;
@@ -200,5 +201,85 @@ async fn attachments_are_read_for_backends_when_there_is_memory_for_them() {
     drop(ends);
     assert_eq!(reads.load(Ordering::SeqCst), 5);
     drop(readers);
+    assert_eq!(host.host.core.budget.used(), 0);
+}
+
+/// Folders whose files are written when there are permits.
+#[derive(Debug)]
+struct SlowFolders {
+    writes: AtomicUsize,
+    open: Semaphore,
+}
+
+impl PluginFolders for SlowFolders {
+    fn make<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<String, String>> {
+        Box::pin(async move { Ok(session.to_owned()) })
+    }
+
+    fn write<'a>(&'a self, _: &'a str, _: &'a [String], bytes: Vec<u8>) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            self.writes.fetch_add(1, Ordering::SeqCst);
+            self.open.acquire().await.unwrap().forget();
+            drop(bytes);
+            Ok(())
+        })
+    }
+
+    fn remove(&self, _: &str) {}
+}
+
+/// Answers the requests for a plugin with one file, until its content was requested a number of times.
+async fn serve_plugin(publisher: &mut RawClient, content: &str, reads: usize) {
+    let mut read = 0;
+    while read < reads {
+        let asked = publisher.next_frame().await.unwrap();
+        let result = match asked["method"].as_str().unwrap() {
+            "resourceList" => json!({ "entries": [{ "name": "skill.md", "type": "file" }] }),
+            "resourceRead" => {
+                read += 1;
+                json!({ "data": content, "encoding": "utf-8" })
+            }
+            _ => continue,
+        };
+        publisher.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }).to_string()).await;
+    }
+}
+
+#[tokio::test]
+async fn plugins_of_clients_are_copied_when_there_is_memory_for_them() {
+    /// The number of copies, and of those for which a quarter of the memory is enough.
+    const COPIES: usize = 6;
+    const AT_ONCE: usize = 4;
+    let folders = Arc::new(SlowFolders { writes: AtomicUsize::new(0), open: Semaphore::new(0) });
+    let host = host_of(24 * MIB, counting_store().0).await;
+    host.host.core.set_plugin_folders(folders.clone());
+    // The newest connection of a client is the one that the host asks.
+    let (mut editor, mut publisher) = (host.raw(), host.raw());
+    editor.initialize("editor").await;
+    publisher.initialize("editor").await;
+    for number in 0..COPIES {
+        let session = format!("echo:/plugins{number}");
+        editor.request("createSession", json!({ "channel": session })).await.unwrap();
+        editor.request("subscribe", json!({ "channel": session })).await.unwrap();
+        let plugin = json!({ "type": "plugin", "id": "kit", "uri": "file:///kit", "name": "Kit" });
+        let client = json!({ "clientId": "editor", "tools": [], "customizations": [plugin] });
+        let active = json!({ "type": "session/activeClientSet", "activeClient": client });
+        editor.dispatch(&session, i64::try_from(number).unwrap(), active).await;
+    }
+    let content = "x".repeat(700_000);
+    serve_plugin(&mut publisher, &content, COPIES).await;
+    tokio::time::sleep(NOT_LONG).await;
+    assert_eq!(folders.writes.load(Ordering::SeqCst), AT_ONCE, "the others wait until there is memory");
+    let used = host.host.core.budget.used();
+    assert!(used <= 6 * MIB, "{used} bytes are in use");
+
+    folders.open.add_permits(COPIES);
+    serve_plugin(&mut publisher, &content, COPIES - AT_ONCE).await;
+    let mut loaded = 0;
+    while loaded < COPIES {
+        let update = editor.actions_until("session/customizationUpdated").await.pop().unwrap();
+        loaded += usize::from(update["action"]["customization"]["load"]["kind"] == "loaded");
+    }
+    assert_eq!(folders.writes.load(Ordering::SeqCst), COPIES);
     assert_eq!(host.host.core.budget.used(), 0);
 }
