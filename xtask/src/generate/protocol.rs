@@ -10,6 +10,7 @@ use ostler_contract::protocol::actions::{ACTIONS, Action, Scope};
 use ostler_contract::protocol::commands::NAMES;
 
 use super::wire;
+use crate::tidy::sources;
 
 /// The path of the page.
 pub(super) const PAGE: &str = "docs/protocol.md";
@@ -250,21 +251,12 @@ const MEASURES: &str = "text_length.rs";
 /// Returns all Rust sources below a folder, without comments and tests.
 fn text_of(folder: &Path) -> Result<String, String> {
     let mut text = String::new();
-    let mut open = vec![folder.to_owned()];
-    while let Some(folder) = open.pop() {
-        let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
-        for entry in fs::read_dir(&folder).map_err(failed)?.flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                open.push(path);
-            } else if path.extension().is_some_and(|kind| kind == "rs") && !path.ends_with(MEASURES) {
-                let file = fs::read_to_string(&path).map_err(failed)?;
-                let lines = file.lines().take_while(|line| *line != "mod tests {");
-                for line in lines.filter(|line| !line.trim_start().starts_with("//")) {
-                    text.push_str(line);
-                    text.push('\n');
-                }
-            }
+    for path in sources(folder, &["rs"]).into_iter().filter(|path| !path.ends_with(MEASURES)) {
+        let file = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let lines = file.lines().take_while(|line| *line != "mod tests {");
+        for line in lines.filter(|line| !line.trim_start().starts_with("//")) {
+            text.push_str(line);
+            text.push('\n');
         }
     }
     Ok(text)
