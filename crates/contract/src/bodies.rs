@@ -484,8 +484,7 @@ mod tests {
         assert_eq!(bodies.read_json(long.into(), MIB).await.unwrap().value, Some(serde_json::json!([1])));
         let read = bodies.read_json(format!("[{}1]", "1,     ".repeat(45_000)).into(), MIB);
         tokio::pin!(read);
-        assert!(futures::poll!(&mut read).is_pending());
-        assert!(budget.used() < MIB, "the values of a long text are counted on another thread");
+        assert!(futures::poll!(&mut read).is_pending(), "another thread counts the values of a long text");
         assert_eq!(read.await.unwrap().charge.bytes(), 45_002 * VALUE);
         let many = bodies.read_json(format!("[{}1]", "1,".repeat(100_000)).into(), MIB).await.unwrap_err();
         assert_eq!(many.to_string(), "the body holds 100002 JSON values; at most 49152 are taken");
