@@ -236,9 +236,24 @@ mod tests {
         for (form, evaluates) in [(false, true), (true, false), (true, true)] {
             assert!(of(form, evaluates).now_or_never().is_none(), "it is measured on another thread");
             let size = of(form, evaluates).await.unwrap();
-            assert_eq!((size.fields > 0, size.evaluation > 0), (form, evaluates));
+            let (evaluation, fields) = measured(&body, form);
+            let expected = match (form, evaluates) {
+                (true, true) => (fields, evaluation),
+                (true, false) => (fields, 0),
+                // The expression needs the fields as well.
+                (false, _) => (0, evaluation + fields),
+            };
+            assert_eq!((size.fields, size.evaluation), expected);
         }
         assert!(fields(&body, true).now_or_never().is_none());
+    }
+
+    #[test]
+    fn separators_of_values_are_encoded_in_forms_alone() {
+        for (body, form, encoded) in [("a=%7B&b=[1", true, 1), (r#"{"a":["%",1]}"#, false, 0)] {
+            let evaluation = body.len() + (count_values(body.as_bytes()) + encoded) * VALUE;
+            assert_eq!(measured(body.as_bytes(), form), (evaluation, evaluation + 2 * 2 * VALUE), "{body}");
+        }
     }
 
     #[test]

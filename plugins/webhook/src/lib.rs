@@ -239,4 +239,11 @@ mod tests {
         let schema = module.options_schema.unwrap_or_default();
         assert_eq!(schema["properties"]["syncTimeoutSeconds"]["type"], "number");
     }
+
+    #[test]
+    fn a_time_is_written_with_milliseconds() {
+        assert_eq!(iso(jiff::Timestamp::new(0, 5_600_000).unwrap()), "1970-01-01T00:00:00.005Z");
+        let now: jiff::Timestamp = now().parse().unwrap();
+        assert!(jiff::Timestamp::now().duration_since(now).as_secs() < 60);
+    }
 }

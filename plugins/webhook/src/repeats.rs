@@ -200,3 +200,18 @@ fn read(record: &JsonObject) -> Option<Answer> {
     let about = About { runs, session: record.get("session").and_then(text) };
     Some(Answer::new(StatusCode::from_u16(status).ok()?, record.get("answer")?.clone()).about(about))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_record_is_undecided_until_its_host_decides_or_is_lost() {
+        let mut record = record_of("d", "hook", &Answer::new(StatusCode::ACCEPTED, json!({})));
+        assert!(!is_undecided(&record));
+        record.insert(UNDECIDED.to_owned(), true.into());
+        assert!(is_undecided(&record));
+        record.insert("at".to_owned(), "2020-01-01T00:00:00.000Z".into());
+        assert!(!is_undecided(&record));
+    }
+}
