@@ -112,8 +112,9 @@ fn record(at: Timestamp, line: &str) -> JsonObject {
 /// Returns the proxies in the environment, without their passwords.
 fn network() -> JsonObject {
     let set = proxy::variables().filter_map(|name| {
-        let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
-        Some((name.to_owned(), Value::String(without_password(&value).into_owned())))
+        let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
+        let value = without_password(&value.to_string_lossy()).into_owned();
+        Some((name.to_owned(), Value::String(value)))
     });
     let proxies: JsonObject = set.collect();
     JsonObject::from_iter([("proxies".to_owned(), Value::Object(proxies))])

@@ -1,4 +1,4 @@
-//! The names of proxies: the settings of an editor, and the environment variables that programs read.
+//! The names of settings and environment variables about proxies: those of an editor, and those that programs read.
 
 /// The setting with the address of a proxy: a URL, which can contain a password.
 pub const SETTING: &str = "http.proxy";
@@ -7,7 +7,7 @@ pub const EXCEPTIONS_SETTING: &str = "http.noProxy";
 /// The setting with the Kerberos principal of the proxy.
 pub const PRINCIPAL_SETTING: &str = "http.proxyKerberosServicePrincipal";
 
-/// The variables with the address of a proxy for HTTP, in the spellings that programs read: curl ignores `HTTP_PROXY`.
+/// The variables with the address of a proxy for HTTP and HTTPS, in the spellings that programs read: curl ignores `HTTP_PROXY`.
 pub const HTTP_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
 /// The variables with the address of a proxy for all schemes.
 pub const ALL_VARIABLES: [&str; 2] = ["ALL_PROXY", "all_proxy"];

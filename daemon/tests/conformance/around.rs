@@ -583,6 +583,11 @@ async fn without_any_of_them_nothing_is_offered(side: Side) {
         ),
         ("x-ostler/pull-request/create", json!({ "channel": "echo:/talk", "title": "x" })),
         ("x-ostler/diagnostics/fetch", json!({ "url": "https://example.com/" })),
+        ("vscode/createAgentHostDetachedWorktree", json!({ "session": "echo:/talk" })),
+        ("vscode/claimAgentHostDetachedWorktree", json!({ "handle": "h" })),
+        ("vscode/setAgentHostDetachedWorktreeArchived", json!({ "handle": "h", "archived": true })),
+        ("vscode/deleteAgentHostDetachedWorktree", json!({ "handle": "h" })),
+        ("vscode/reconcileAgentHostDetachedWorktrees", json!({ "scope": "w", "activeHandles": [] })),
     ] {
         assert_eq!(client.request(method, params).await.unwrap_err()["code"], -32601, "{method}");
     }

@@ -539,5 +539,10 @@ async fn without_a_store_none_is_served() {
         (&error["code"], &error["message"]),
         (&json!(-32601), &json!("This host does not serve createTerminal yet"))
     );
+    let error = client.request("disposeTerminal", json!({ "channel": "ahp-terminal:/t" })).await.unwrap_err();
+    assert_eq!(
+        (&error["code"], &error["message"]),
+        (&json!(-32601), &json!("This host does not serve disposeTerminal yet"))
+    );
     assert_eq!(Talk::with(&host, "echo").await.say("!done").await, "!done", "it is a text like any other");
 }

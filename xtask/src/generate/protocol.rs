@@ -40,6 +40,16 @@ const PORTS: &[(&[&str], &str)] = &[
         ],
         "registerContainers",
     ),
+    (
+        &[
+            "vscode/createAgentHostDetachedWorktree",
+            "vscode/claimAgentHostDetachedWorktree",
+            "vscode/setAgentHostDetachedWorktreeArchived",
+            "vscode/deleteAgentHostDetachedWorktree",
+            "vscode/reconcileAgentHostDetachedWorktrees",
+        ],
+        "registerWorktrees",
+    ),
     (&["x-ostler/pull-request/create"], "registerGithub"),
 ];
 
@@ -251,7 +261,11 @@ const MEASURES: &str = "text_length.rs";
 /// Returns all Rust sources below a folder, without comments and tests.
 fn text_of(folder: &Path) -> Result<String, String> {
     let mut text = String::new();
-    for path in sources(folder, &["rs"]).into_iter().filter(|path| !path.ends_with(MEASURES)) {
+    let files = sources(folder, &["rs"]);
+    if files.is_empty() {
+        return Err(format!("{} has no sources", folder.display()));
+    }
+    for path in files.into_iter().filter(|path| !path.ends_with(MEASURES)) {
         let file = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let lines = file.lines().take_while(|line| *line != "mod tests {");
         for line in lines.filter(|line| !line.trim_start().starts_with("//")) {

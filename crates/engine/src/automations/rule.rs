@@ -200,73 +200,74 @@ impl Rule {
             config.only(&["filter", "count", "then", "when"])?;
             return Ok(Self {
                 event: Kind::of(id)?,
-                filter: config.part("filter")?.map_or(Ok(Filter::default()), filter)?,
-                count: config.part("count")?.map_or(Ok(Count::default()), count)?,
-                then: config.part("then")?.map(then).transpose()?,
-                when: config.part("when")?.map_or(Ok(When::default()), when)?,
+                filter: config.object("filter")?.map_or(Ok(Filter::default()), filter)?,
+                count: config.object("count")?.map_or(Ok(Count::default()), count)?,
+                then: config.object("then")?.map(then).transpose()?,
+                when: config.object("when")?.map_or(Ok(When::default()), when)?,
             });
         }
         let preset = PRESETS.iter().find(|preset| preset.id == id).ok_or_else(|| unwatched(id))?;
         config.only(&["filter", preset.number])?;
         let number = config.whole(preset.number)?.unwrap_or(preset.default);
-        let filter = config.part("filter")?.map_or(Ok(Filter::default()), filter)?;
+        let filter = config.object("filter")?.map_or(Ok(Filter::default()), filter)?;
         Ok(Self { filter, ..(preset.rule)(number) })
     }
 }
 
-fn filter(part: ConfigObject<'_>) -> Result<Filter, String> {
-    part.only(&["sessions", "providers", "owners", "projects", "folders", "automated"])?;
+fn filter(object: ConfigObject<'_>) -> Result<Filter, String> {
+    object.only(&["sessions", "providers", "owners", "projects", "folders", "automated"])?;
     Ok(Filter {
-        sessions: part.texts("sessions", "session URIs")?,
-        providers: part.texts("providers", "backend names")?,
-        owners: part.texts("owners", "owners")?,
-        projects: part.texts("projects", "projects")?,
-        folders: part.texts("folders", "folders")?,
-        automated: part.truth("automated")?,
+        sessions: object.texts("sessions", "session URIs")?,
+        providers: object.texts("providers", "backend names")?,
+        owners: object.texts("owners", "owners")?,
+        projects: object.texts("projects", "projects")?,
+        folders: object.texts("folders", "folders")?,
+        automated: object.truth("automated")?,
     })
 }
 
-fn count(part: ConfigObject<'_>) -> Result<Count, String> {
-    part.only(&["n", "consecutive", "within", "sameInput"])?;
+fn count(object: ConfigObject<'_>) -> Result<Count, String> {
+    object.only(&["n", "consecutive", "within", "sameInput"])?;
     Ok(Count {
-        n: part.whole("n")?.unwrap_or(1),
-        consecutive: part.truth("consecutive")?.unwrap_or_default(),
-        within: part.duration("within")?,
-        same_input: part.truth("sameInput")?.unwrap_or_default(),
+        n: object.whole("n")?.unwrap_or(1),
+        consecutive: object.truth("consecutive")?.unwrap_or_default(),
+        within: object.duration("within")?,
+        same_input: object.truth("sameInput")?.unwrap_or_default(),
     })
 }
 
-fn then(part: ConfigObject<'_>) -> Result<Then, String> {
-    let kind = part.text("kind")?;
-    let event = |part: &ConfigObject<'_>| match part.text("event")? {
+fn then(object: ConfigObject<'_>) -> Result<Then, String> {
+    let kind = object.text("kind")?;
+    let event = |object: &ConfigObject<'_>| match object.text("event")? {
         Some(event) => Kind::of(event),
-        None => Err(format!("{} has to be text", part.at("event"))),
+        None => Err(format!("{} has to be text", object.at("event"))),
     };
-    let lasting = |part: &ConfigObject<'_>| part.duration("for")?.ok_or_else(|| part.not("for", A_DURATION));
+    let lasting =
+        |object: &ConfigObject<'_>| object.duration("for")?.ok_or_else(|| object.not("for", A_DURATION));
     match kind {
         Some("event") => {
-            part.only(&["kind", "event", "within"])?;
-            Ok(Then::Event(event(&part)?, part.duration("within")?))
+            object.only(&["kind", "event", "within"])?;
+            Ok(Then::Event(event(&object)?, object.duration("within")?))
         }
         Some("idle") => {
-            part.only(&["kind", "for"])?;
-            Ok(Then::Idle(lasting(&part)?))
+            object.only(&["kind", "for"])?;
+            Ok(Then::Idle(lasting(&object)?))
         }
         Some("absent") => {
-            part.only(&["kind", "event", "for"])?;
-            Ok(Then::Absent(event(&part)?, lasting(&part)?))
+            object.only(&["kind", "event", "for"])?;
+            Ok(Then::Absent(event(&object)?, lasting(&object)?))
         }
-        _ => Err(part.not("kind", "one of event, idle, absent")),
+        _ => Err(object.not("kind", "one of event, idle, absent")),
     }
 }
 
-fn when(part: ConfigObject<'_>) -> Result<When, String> {
-    part.only(&["running", "queuedAtLeast", "toolCallsAtLeast", "turnLongerThan"])?;
+fn when(object: ConfigObject<'_>) -> Result<When, String> {
+    object.only(&["running", "queuedAtLeast", "toolCallsAtLeast", "turnLongerThan"])?;
     Ok(When {
-        running: part.truth("running")?,
-        queued_at_least: part.number("queuedAtLeast")?,
-        tool_calls_at_least: part.number("toolCallsAtLeast")?,
-        turn_longer_than: part.duration("turnLongerThan")?,
+        running: object.truth("running")?,
+        queued_at_least: object.number("queuedAtLeast")?,
+        tool_calls_at_least: object.number("toolCallsAtLeast")?,
+        turn_longer_than: object.duration("turnLongerThan")?,
     })
 }
 
@@ -314,7 +315,7 @@ impl<'a> ConfigObject<'a> {
         self.get(key).map(|value| read(value).ok_or_else(|| self.not(key, expected))).transpose()
     }
 
-    fn part(&self, key: &str) -> Result<Option<ConfigObject<'a>>, String> {
+    fn object(&self, key: &str) -> Result<Option<ConfigObject<'a>>, String> {
         let fields = self.read(key, "an object", Value::as_object)?;
         Ok(fields.map(|fields| ConfigObject { path: self.at(key), fields }))
     }

@@ -272,7 +272,7 @@ impl Connection {
                     },
                 };
                 span.record("method", &*method);
-                if !subject(&command).introduces() && self.state.lock().client.is_none() {
+                if self.state.lock().client.is_none() && !subject(&command).introduces() {
                     return responder.fail(before_initialize(&method));
                 }
                 let unserved = provider(&command)

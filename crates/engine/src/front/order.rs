@@ -294,8 +294,8 @@ impl Connection {
         let charges = |connection: &Self| [charge, connection.charge_copies(length, 1)];
         // An id that is free now can be taken when the message's turn comes.
         let asks_in_turn =
-            matches!(&work, Work::Command { command, .. } if subject(command).created().is_some());
-        if !is_first && asks_in_turn {
+            || matches!(&work, Work::Command { command, .. } if subject(command).created().is_some());
+        if !is_first && asks_in_turn() {
             self.order.add(work, Store::ToAsk, charges(self));
             return self.advance();
         }

@@ -32,7 +32,7 @@ pub(super) type Loading = Shared<BoxFuture<'static, Result<Option<Arc<SessionEnt
 impl Sessions {
     /// Whether all sessions are always in memory.
     pub(super) fn is_whole(&self) -> bool {
-        self.counts.whole.load(Ordering::Acquire)
+        self.in_memory.whole.load(Ordering::Acquire)
     }
 
     /// Whether all sessions are in memory now, so that the store has no other id.
@@ -125,7 +125,7 @@ impl Sessions {
     pub(crate) async fn open_sessions(&self) {
         self.in_memory.next_look.store(self.core.options.resting_sessions, Ordering::Release);
         let Some(store) = self.core.session_store() else {
-            return self.counts.whole.store(true, Ordering::Release);
+            return self.in_memory.whole.store(true, Ordering::Release);
         };
         if store.reads_on_demand() {
             let count = match &store.count {
@@ -190,7 +190,7 @@ impl Sessions {
             }
         }
         self.counts.total.store(self.in_memory.entries.read().len(), Ordering::Release);
-        self.counts.whole.store(true, Ordering::Release);
+        self.in_memory.whole.store(true, Ordering::Release);
         self.drafts_loaded();
     }
 

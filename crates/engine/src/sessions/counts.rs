@@ -15,8 +15,6 @@ pub(super) struct Counts {
     pub listed: AtomicUsize,
     /// Whether `total` includes the sessions in the store.
     pub counted: AtomicBool,
-    /// Whether all sessions are in memory: there is no store, or it cannot be read on demand.
-    pub whole: AtomicBool,
 }
 
 impl Sessions {

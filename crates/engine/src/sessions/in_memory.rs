@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ostler_protocol::uri::{self, Channel};
 use parking_lot::{Mutex, RwLock};
@@ -22,8 +22,8 @@ pub(super) struct InMemory {
     pub loading: Mutex<HashMap<String, Loading>>,
     /// The number of sessions in memory from which eviction is attempted.
     pub next_look: AtomicUsize,
-    /// How often all sessions left memory because the host lost its lease in a cluster.
-    pub generation: AtomicU64,
+    /// Whether all sessions are in memory: there is no store, or it cannot be read on demand.
+    pub whole: AtomicBool,
     /// The counter for `SessionEntry::used`.
     uses: AtomicU64,
 }

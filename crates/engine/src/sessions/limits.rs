@@ -10,18 +10,18 @@ use super::{client_plugins, memory_limit};
 
 /// What the sessions of the host may use together.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(super) struct SharedLimits {
     /// The awake sessions.
     pub census: Arc<Census>,
     /// The memory of the states of awake sessions and of what waits for their backends.
     pub states: Budget,
-    /// Limits the sessions that are loaded from the store concurrently.
+    /// SharedLimits the sessions that are loaded from the store concurrently.
     pub waking: Semaphore,
     /// The disk space of the copies of clients' plugins.
     pub client_plugins: Budget,
 }
 
-impl Limits {
+impl SharedLimits {
     /// Returns limits that nothing uses yet, with `states` bytes for the states of awake sessions.
     pub fn new(states: usize) -> Self {
         Self {

@@ -98,7 +98,7 @@ pub use directory_facts::DirectoryFacts;
 use drafts::Draft;
 use in_memory::InMemory;
 pub use input_feed::InputChange;
-use limits::Limits;
+use limits::SharedLimits;
 pub use listing::{ReportedRows, SessionPage};
 pub use mailbox::{Collected, Dispatch, Snapshots, Subscription, ToSession, TurnRequest, TurnTaken};
 pub use moving::{Destination, Lent};
@@ -122,7 +122,7 @@ pub struct Sessions {
     me: Weak<Self>,
     in_memory: InMemory,
     counts: Counts,
-    limits: Limits,
+    limits: SharedLimits,
     schemas: Schemas,
     /// The observer that is notified of what sessions do.
     observer: OnceLock<Arc<dyn Observer>>,
@@ -231,7 +231,7 @@ impl Sessions {
         resources: Arc<Resources>,
         workspace: Arc<Workspace>,
     ) -> Arc<Self> {
-        let limits = Limits::new(core.options.limits.session_memory);
+        let limits = SharedLimits::new(core.options.limits.session_memory);
         let sessions = Arc::new_cyclic(|me: &Weak<Self>| Self {
             core,
             access,

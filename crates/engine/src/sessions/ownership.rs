@@ -2,7 +2,7 @@
 //! memory. A host without a cluster owns every session and does nothing here.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -36,9 +36,11 @@ const REST: Duration = Duration::from_millis(200);
 /// How long sessions may take to leave memory for the host that has their files.
 const RETURN: Duration = Duration::from_secs(5);
 
-/// What hosts of a cluster share of the sessions.
+/// What this host knows of the owners of sessions in a cluster.
 #[derive(Default)]
 pub(super) struct Ownership {
+    /// How often all sessions left memory because the host lost its lease.
+    generation: AtomicU64,
     /// Whether a task hands sessions over to other hosts.
     hands_over: AtomicBool,
     /// The ids of the hosts that serve, as far as known, which get the sessions back whose files they have.
@@ -61,7 +63,7 @@ impl Sessions {
 
     /// Returns a number that changes when all sessions leave memory because the host lost its lease.
     pub(super) fn generation(&self) -> u64 {
-        self.in_memory.generation.load(Ordering::SeqCst)
+        self.ownership.generation.load(Ordering::SeqCst)
     }
 
     /// Claims a stored session that is about to be loaded. Returns the host that has its files, if that is another one, which
@@ -267,7 +269,7 @@ impl Sessions {
 
     /// Removes every session from memory without a write, because other hosts may own them by now.
     pub(crate) async fn abandon_all(&self) {
-        self.in_memory.generation.fetch_add(1, Ordering::SeqCst);
+        self.ownership.generation.fetch_add(1, Ordering::SeqCst);
         let waits: Vec<_> = self
             .all()
             .into_iter()

@@ -6,7 +6,7 @@ use super::Workspace;
 use crate::core::refusals::not_served;
 
 /// A provider of commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Provider {
     /// The terminal store.
     Terminals,

@@ -1,4 +1,5 @@
-//! The memory of resources that are read for clients that do not receive the answers.
+//! The memory of resources that are read: for clients that do not receive the answers, for backends, and for copies of
+//! clients' plugins.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

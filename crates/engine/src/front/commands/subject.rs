@@ -90,6 +90,10 @@ impl<'a> Subject<'a> {
     /// Sets the order of a command that runs on a separate task.
     #[must_use]
     pub fn on_a_separate_task(self) -> Self {
+        debug_assert!(
+            self.rank == Rank::Session,
+            "a command that opens, creates or identifies is not spawned"
+        );
         Self { rank: Rank::Spawned, ..self }
     }
 

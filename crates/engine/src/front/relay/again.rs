@@ -102,15 +102,14 @@ impl Connection {
             Err(error) => return responder.fail(error),
         };
         let subject = subject(&command);
-        let Some(channel) = subject.served else { return };
-        let route = relay.route_command(self.front(), &subject, channel).await;
+        let route = relay.route_command(self.front(), &subject).await;
         match route {
             Ok(Route::Here) => {
                 let work = Work::Command { command, responder, span: Span::none() };
                 Box::pin(self.take(work, None)).await;
             }
             Ok(Route::Elsewhere(host, session)) => {
-                let subscribes = subject.subscribes.then(|| channel.to_owned());
+                let subscribes = subject.served.filter(|_| subject.subscribes).map(str::to_owned);
                 drop(command);
                 self.pass_command(relay, (host, session), (method, params), subscribes, responder, tries)
                     .await;

@@ -223,8 +223,7 @@ impl Connection {
             return Some((command, responder));
         }
         let subject = subject(&command);
-        let Some(channel) = subject.served else { return Some((command, responder)) };
-        let route = relay.route_command(self.front(), &subject, channel).await;
+        let route = relay.route_command(self.front(), &subject).await;
         let (host, session) = match route {
             Ok(Route::Here) => return Some((command, responder)),
             Ok(Route::Elsewhere(host, session)) => (host, session),
@@ -233,7 +232,7 @@ impl Connection {
                 return None;
             }
         };
-        let subscribes = subject.subscribes.then(|| channel.to_owned());
+        let subscribes = subject.served.filter(|_| subject.subscribes).map(str::to_owned);
         drop(command);
         self.pass_command(relay, (host, session), (method, params), subscribes, responder, Tries::new())
             .await;

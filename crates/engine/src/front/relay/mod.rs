@@ -406,16 +406,19 @@ impl Relay {
         front.sessions.get(session).is_some()
     }
 
-    /// Returns the host that serves a command about a channel.
+    /// Returns the host that serves a command; this one without a channel.
+    ///
+    /// # Errors
+    /// Like [`Self::route`] and [`Self::route_new`].
     pub(super) async fn route_command(
         &self,
         front: &Front,
         subject: &Subject<'_>,
-        channel: &str,
     ) -> Result<Route, RpcError> {
-        match subject.created() {
-            Some(created) => self.route_new(created).await,
-            None => self.route(front, channel).await,
+        match (subject.created(), subject.served) {
+            (Some(created), _) => self.route_new(created).await,
+            (None, Some(channel)) => self.route(front, channel).await,
+            (None, None) => Ok(Route::Here),
         }
     }
 
