@@ -246,6 +246,9 @@ mod tests {
             assert_eq!((size.fields, size.evaluation), expected);
         }
         assert!(fields(&body, true).now_or_never().is_none());
+        let longest = Bytes::from(format!("{{{}}}", " ".repeat(LONG - 2)));
+        let parsed = fields(&longest, false).now_or_never();
+        assert!(matches!(parsed, Some(Ok(Ok(Data::Fields(_))))), "one of {LONG} bytes is parsed here");
     }
 
     #[test]
