@@ -414,3 +414,16 @@ impl Deliveries {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delivery_takes_the_time_until_its_answer() {
+        let mut delivery = Delivery::begun();
+        tokio::time::advance(Duration::from_millis(1234)).await;
+        delivery.answered(&Err(Thrown::new("full")));
+        assert_eq!((delivery.ms, delivery.status), (1234, 500));
+    }
+}

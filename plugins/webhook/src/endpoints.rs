@@ -51,3 +51,45 @@ impl Endpoints {
         self.parsed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::{Func, HostFunction, json};
+
+    use super::*;
+
+    /// A collection whose one record is the returned one.
+    fn collection() -> (Collection, Arc<Mutex<Option<JsonObject>>>) {
+        let record = Arc::<Mutex<Option<JsonObject>>>::default();
+        let current = record.clone();
+        let collection = Collection {
+            get: HostFunction::now(move |(_,)| Ok(current.lock().unwrap().clone())),
+            ids: HostFunction::default(),
+            list: HostFunction::default(),
+            find: HostFunction::default(),
+            put: HostFunction::default(),
+            remove: HostFunction::default(),
+            watch: Func::new(|(_,)| Ok(Func::new(|()| Ok(())))),
+        };
+        (collection, record)
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_without_a_valid_record_leaves_memory() {
+        let (records, record) = collection();
+        let (endpoints, id) = (Endpoints::new(records), Slug::parse("deploy").unwrap());
+        let valid =
+            json!({ "id": "deploy", "automation": true, "secret": "host:deploy" }).as_object().cloned();
+        let invalid = json!({ "id": "deploy" }).as_object().cloned();
+        for gone in [None, invalid] {
+            record.lock().unwrap().clone_from(&valid);
+            let parsed = endpoints.get(&id).await.unwrap().unwrap();
+            let again = endpoints.get(&id).await.unwrap().unwrap();
+            assert!(Arc::ptr_eq(&parsed, &again), "a record is parsed once");
+            drop(again);
+            *record.lock().unwrap() = gone;
+            assert!(endpoints.get(&id).await.unwrap().is_none());
+            assert_eq!(Arc::strong_count(&parsed), 1);
+        }
+    }
+}
