@@ -28,7 +28,7 @@ pub(super) fn rules(settings: &Settings, users: Option<&Result<UsersFile, String
             None => checks.push(Check::warning(
                 WHAT,
                 format!(
-                    "rule {id} has user {user}, but this host has no users file; its links answer as nobody"
+                    "rule {id} has user {user}, but this host has no users file; answers through its links have no user"
                 ),
                 "set users in the configuration, or remove user from the rule",
             )),

@@ -73,7 +73,7 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
     let shown = log.path.display().to_string();
     match up {
         None => Err(could_not(format!(
-            "it started but never said where it was listening. See {shown}{}",
+            "it started but did not report its address. See {shown}{}",
             log.last_words()
         ))),
         Some(Err(why)) => Err(could_not(format!("{why}. See {shown}{}", log.last_words()))),

@@ -552,7 +552,7 @@ async fn a_host_tells_of_itself_what_it_can(side: Side) {
     let mut client = bare.raw();
     assert_eq!(client.initialize("c").await.get("telemetry"), None);
     let refused = client.request("x-ostler/diagnostics/network", json!({})).await.unwrap_err();
-    assert_eq!(refused["message"], "this host tells nothing of its network");
+    assert_eq!(refused["message"], "this host has no network diagnostics");
 }
 
 async fn without_any_of_them_nothing_is_offered(side: Side) {

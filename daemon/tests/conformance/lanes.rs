@@ -9,7 +9,7 @@ use ostler_contract::points::{
     Agent, AgentSession, AutomationStore, Emit, Policies, SessionStore, Start, Tool, ToolSpec, Usage,
     UsageTotal,
 };
-use ostler_contract::{Call, Frozen, JsonObject, Options, Pending, PluginHost, Thrown, Value, json};
+use ostler_contract::{Call, Frozen, JsonObject, Options, Pending, PluginHost, Thrown, Value, json, limit};
 use ostler_engine::users::UsersFile;
 use ostler_engine::{People, Principal};
 use ostler_testkit::cases::{empty_automations, empty_sessions};
@@ -432,9 +432,11 @@ async fn a_backend_that_never_steers_or_closes(side: Side) {
             "message": { "text": "Left.", "origin": { "kind": "user" } } });
         client.dispatch(&chat(), 2, steering).await;
         stuck.reached("steer").await;
+        let since = std::time::Instant::now();
         other.dispatch(&chat(), 3, draft("Hay.")).await;
         other.dispatch(&chat(), 4, cancel("t")).await;
         assert_eq!(echo_of(&mut other, 4).await["rejectionReason"], Value::Null);
+        assert!(since.elapsed() < limit::STEER, "the cancellation waited for the steering");
         stuck.host.log.wait_for("cancelled t").await;
         ask_slow(&client, "disposeSession", json!({ "channel": SESSION })).await;
         stuck.reached("close").await;

@@ -70,9 +70,9 @@ impl Automations {
         let kept = match (before, progress) {
             (None, Some(progress)) => {
                 progress.within(limit::STORE, (id.to_owned(),)).await.unwrap_or_else(|why| {
-                    self.core.log.warn(format_args!(
-                        "how far the schedules of {id} had come could not be read: {why}"
-                    ));
+                    self.core
+                        .log
+                        .warn(format_args!("the progress of the schedules of {id} could not be read: {why}"));
                     None
                 })
             }
@@ -110,7 +110,7 @@ impl Automations {
         if let Err(why) = keeping.await {
             self.core
                 .log
-                .warn(format_args!("how far the schedules of {id} have come could not be stored: {why}"));
+                .warn(format_args!("the progress of the schedules of {id} could not be stored: {why}"));
         }
     }
 

@@ -119,7 +119,7 @@ impl Channels {
                     channels.release_telling(&channel);
                 }
                 Err(why) => {
-                    channels.core.log.warn(format_args!("{channel} tells nothing: {}", why.for_log()))
+                    channels.core.log.warn(format_args!("{channel} sends nothing: {}", why.for_log()))
                 }
             }
         });
@@ -128,14 +128,14 @@ impl Channels {
     /// Returns facts about the host's network.
     pub(crate) async fn network(&self) -> Result<Value, RpcError> {
         let network = self.diagnostics().and_then(|diagnostics| diagnostics.network.as_ref());
-        let network = network.ok_or_else(|| lacks("tells nothing of its network"))?;
+        let network = network.ok_or_else(|| lacks("has no network diagnostics"))?;
         network.within(limit::DIAGNOSTICS, ()).await.map(Value::Object).map_err(Thrown::into_rpc)
     }
 
     /// Requests a URL and returns the outcome.
     pub(crate) async fn fetch(&self, url: String) -> Result<Value, RpcError> {
         let fetch = self.diagnostics().and_then(|diagnostics| diagnostics.fetch.as_ref());
-        let fetch = fetch.ok_or_else(|| lacks("tries no URLs"))?;
+        let fetch = fetch.ok_or_else(|| lacks("requests no URLs for diagnostics"))?;
         if !url::Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https")) {
             return Err(RpcError::invalid_params(format!("{url} is no http or https URL")));
         }

@@ -29,7 +29,7 @@ impl Clock {
         (self.0)()
     }
 
-    /// Returns the current time in the form of the protocol: Formats a time as ISO 8601 with milliseconds.
+    /// Returns the current time as the protocol writes it: ISO 8601 with milliseconds.
     pub fn iso(&self) -> String {
         iso(self.now())
     }

@@ -168,7 +168,7 @@ impl Workspace {
                 if let Some(disconnect) = &containers.disconnect {
                     tasks::spawn(disconnect.unbounded((made.id.clone(), relay.id)));
                 }
-                return Err(RpcError::internal(format!("{} ended before the container was there", key.1)));
+                return Err(RpcError::internal(format!("{} ended before the container was created", key.1)));
             }
         }
         let mut result = json!({

@@ -170,8 +170,9 @@ impl Connection {
         // It unsubscribed or disconnected during the check.
         if !self.count_watch(&channel.scheme, &spelled, &name, Some(ask)) {
             front.core.fanout.withdraw(&name, self.id(), &hold);
-            return answer
-                .fail(RpcError::invalid_request(format!("{spelled} was unsubscribed from meanwhile")));
+            return answer.fail(RpcError::invalid_request(format!(
+                "the client unsubscribed from {spelled} before it was subscribed"
+            )));
         }
         let (connection, scheme) = (self.clone(), channel.scheme.to_ascii_lowercase());
         tasks::spawn(async move {
