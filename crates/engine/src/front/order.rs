@@ -106,7 +106,14 @@ fn of(front: &Front, spelled: &str) -> Of {
                 return Of { session, is_certain: false };
             }
         },
-        _ => return Of { session: None, is_certain: true },
+        Channel::Root
+        | Channel::Automations
+        | Channel::AutomationRun(_)
+        | Channel::Terminal(_)
+        | Channel::ResourceWatch(_)
+        | Channel::Telemetry
+        | Channel::Plugin { .. }
+        | Channel::Other => return Of { session: None, is_certain: true },
     };
     // The URI of a session can also be that of a chat, which only the store knows.
     let is_certain = id.as_deref().is_some_and(|id| sessions.get(id).is_some());

@@ -290,7 +290,14 @@ impl Sessions {
                 Some(id) => self.get(id),
                 None => return Ok(None),
             },
-            _ => return Ok(None),
+            Channel::Root
+            | Channel::Automations
+            | Channel::AutomationRun(_)
+            | Channel::Terminal(_)
+            | Channel::ResourceWatch(_)
+            | Channel::Telemetry
+            | Channel::Plugin { .. }
+            | Channel::Other => return Ok(None),
         };
         found.map(Some).ok_or(NotAtHand)
     }
@@ -323,7 +330,14 @@ impl Sessions {
                 self.session_or_log(id).await
             }
             Channel::Worker { session, .. } => self.session_at(session).await,
-            _ => None,
+            Channel::Root
+            | Channel::Automations
+            | Channel::AutomationRun(_)
+            | Channel::Terminal(_)
+            | Channel::ResourceWatch(_)
+            | Channel::Telemetry
+            | Channel::Plugin { .. }
+            | Channel::Other => None,
         }
     }
 

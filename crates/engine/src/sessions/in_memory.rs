@@ -82,7 +82,15 @@ impl Sessions {
                 let chat = uri::worker_chat(&entry.uri, call);
                 Some((entry, Place::Chat(chat)))
             }
-            _ => None,
+            Channel::Changeset { .. }
+            | Channel::Root
+            | Channel::Automations
+            | Channel::AutomationRun(_)
+            | Channel::Terminal(_)
+            | Channel::ResourceWatch(_)
+            | Channel::Telemetry
+            | Channel::Plugin { .. }
+            | Channel::Other => None,
         }
     }
 

@@ -349,7 +349,13 @@ impl Relay {
                 }
                 (uri::old_default_chat(&chat).map(str::to_owned), Some(chat))
             }
-            _ => return Ok(Route::Here),
+            Channel::Root
+            | Channel::Automations
+            | Channel::AutomationRun(_)
+            | Channel::ResourceWatch(_)
+            | Channel::Telemetry
+            | Channel::Plugin { .. }
+            | Channel::Other => return Ok(Route::Here),
         };
         if let Some(id) = &id
             && self.stays(front, id).await
