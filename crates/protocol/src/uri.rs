@@ -73,7 +73,36 @@ pub enum Channel {
     Other,
 }
 
+/// The session of a channel, as far as the channel's URI names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionOf<'a> {
+    /// The session with this id.
+    Id(&'a str),
+    /// The session that has a chat with this URI.
+    Chat(&'a str),
+    /// None.
+    None,
+}
+
 impl Channel {
+    /// Returns the session that the channel belongs to.
+    pub fn session(&self) -> SessionOf<'_> {
+        match self {
+            Self::Session(id) | Self::DefaultChat(id) | Self::Annotations(id) => SessionOf::Id(id),
+            Self::Changeset { session: id, .. } => SessionOf::Id(id),
+            Self::Worker { session, .. } => session_id(session).map_or(SessionOf::None, SessionOf::Id),
+            Self::Chat(chat) => SessionOf::Chat(chat),
+            Self::Root
+            | Self::Automations
+            | Self::AutomationRun(_)
+            | Self::Terminal(_)
+            | Self::ResourceWatch(_)
+            | Self::Telemetry
+            | Self::Plugin { .. }
+            | Self::Other => SessionOf::None,
+        }
+    }
+
     /// Parses a channel URI. A scheme that the protocol does not define names a session, such as `echo:/<id>`.
     pub fn parse(uri: &str) -> Self {
         match uri {

@@ -15,7 +15,7 @@ use ostler_contract::registry::Owned;
 use ostler_contract::{Charge, JsonObject, Thrown, Value};
 use ostler_protocol::commands::{Command, DispatchAction};
 use ostler_protocol::message::Params;
-use ostler_protocol::uri::{self, Channel};
+use ostler_protocol::uri::{self, SessionOf};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::{Instrument, Span};
@@ -93,31 +93,21 @@ struct Of {
 
 fn of(front: &Front, spelled: &str) -> Of {
     let sessions = &front.sessions;
-    let id = match sessions.channel(spelled) {
-        Channel::Session(id)
-        | Channel::DefaultChat(id)
-        | Channel::Annotations(id)
-        | Channel::Changeset { session: id, .. } => Some(id),
-        Channel::Worker { session, .. } => uri::session_id(&session).map(str::to_owned),
-        Channel::Chat(chat) => match sessions.session_of_chat(&chat) {
+    let channel = sessions.channel(spelled);
+    let id = match channel.session() {
+        SessionOf::Id(id) => id,
+        SessionOf::Chat(chat) => match sessions.session_of_chat(chat) {
             Some(entry) => return Of { session: Some(entry.id.clone()), is_certain: true },
             None => {
-                let session = uri::old_default_chat(&chat).map(str::to_owned);
+                let session = uri::old_default_chat(chat).map(str::to_owned);
                 return Of { session, is_certain: false };
             }
         },
-        Channel::Root
-        | Channel::Automations
-        | Channel::AutomationRun(_)
-        | Channel::Terminal(_)
-        | Channel::ResourceWatch(_)
-        | Channel::Telemetry
-        | Channel::Plugin { .. }
-        | Channel::Other => return Of { session: None, is_certain: true },
+        SessionOf::None => return Of { session: None, is_certain: true },
     };
     // The URI of a session can also be that of a chat, which only the store knows.
-    let is_certain = id.as_deref().is_some_and(|id| sessions.get(id).is_some());
-    Of { session: id, is_certain }
+    let is_certain = sessions.get(id).is_some();
+    Of { session: Some(id.to_owned()), is_certain }
 }
 
 impl About {

@@ -13,7 +13,7 @@ use futures::future::{BoxFuture, Shared};
 use ostler_contract::cluster::SessionElsewhere;
 use ostler_contract::points::{KeptChat, SessionStore, StoredSession};
 use ostler_contract::{Thrown, limit};
-use ostler_protocol::uri::{self, Channel};
+use ostler_protocol::uri::{self, Channel, SessionOf};
 
 use super::create::entry_of;
 use super::moving::{finish_moves, is_no_session};
@@ -280,24 +280,11 @@ impl Sessions {
         if self.is_whole() {
             return Ok(None);
         }
-        let found = match self.channel(spelled) {
-            Channel::Chat(chat) => self.session_of_chat(&chat),
-            Channel::Session(id)
-            | Channel::DefaultChat(id)
-            | Channel::Annotations(id)
-            | Channel::Changeset { session: id, .. } => self.get(&id),
-            Channel::Worker { session, .. } => match uri::session_id(&session) {
-                Some(id) => self.get(id),
-                None => return Ok(None),
-            },
-            Channel::Root
-            | Channel::Automations
-            | Channel::AutomationRun(_)
-            | Channel::Terminal(_)
-            | Channel::ResourceWatch(_)
-            | Channel::Telemetry
-            | Channel::Plugin { .. }
-            | Channel::Other => return Ok(None),
+        let channel = self.channel(spelled);
+        let found = match channel.session() {
+            SessionOf::Id(id) => self.get(id),
+            SessionOf::Chat(chat) => self.session_of_chat(chat),
+            SessionOf::None => return Ok(None),
         };
         found.map(Some).ok_or(NotAtHand)
     }
@@ -307,37 +294,30 @@ impl Sessions {
         if self.is_whole() {
             return None;
         }
-        let parsed = match self.channel(spelled) {
-            // A chat of a session that is in memory.
-            Channel::Chat(chat) if let Some(entry) = self.session_of_chat(&chat) => return Some(entry),
-            parsed => parsed,
-        };
-        match &parsed {
-            Channel::Session(id) => {
+        let channel = self.channel(spelled);
+        match channel.session() {
+            SessionOf::Id(id) => {
                 if let Some(entry) = self.get(id) {
                     return Some(entry);
                 }
-                match self.stored_chat(spelled).await {
-                    Some(entry) => Some(entry),
-                    None => self.session_or_log(id).await,
+                // The URI of a session can also be that of a chat.
+                if matches!(channel, Channel::Session(_))
+                    && let Some(entry) = self.stored_chat(spelled).await
+                {
+                    return Some(entry);
                 }
-            }
-            Channel::Chat(chat) => match self.stored_chat(chat).await {
-                Some(entry) => Some(entry),
-                None => self.session_or_log(uri::old_default_chat(chat)?).await,
-            },
-            Channel::DefaultChat(id) | Channel::Annotations(id) | Channel::Changeset { session: id, .. } => {
                 self.session_or_log(id).await
             }
-            Channel::Worker { session, .. } => self.session_at(session).await,
-            Channel::Root
-            | Channel::Automations
-            | Channel::AutomationRun(_)
-            | Channel::Terminal(_)
-            | Channel::ResourceWatch(_)
-            | Channel::Telemetry
-            | Channel::Plugin { .. }
-            | Channel::Other => None,
+            SessionOf::Chat(chat) => {
+                if let Some(entry) = self.session_of_chat(chat) {
+                    return Some(entry);
+                }
+                match self.stored_chat(chat).await {
+                    Some(entry) => Some(entry),
+                    None => self.session_or_log(uri::old_default_chat(chat)?).await,
+                }
+            }
+            SessionOf::None => None,
         }
     }
 

@@ -82,15 +82,7 @@ impl Sessions {
                 let chat = uri::worker_chat(&entry.uri, call);
                 Some((entry, Place::Chat(chat)))
             }
-            Channel::Changeset { .. }
-            | Channel::Root
-            | Channel::Automations
-            | Channel::AutomationRun(_)
-            | Channel::Terminal(_)
-            | Channel::ResourceWatch(_)
-            | Channel::Telemetry
-            | Channel::Plugin { .. }
-            | Channel::Other => None,
+            _ => None,
         }
     }
 

@@ -265,16 +265,7 @@ impl Connection {
         let field = match self.front().sessions.channel(channel) {
             Channel::Session(_) => "session",
             Channel::Chat(_) | Channel::DefaultChat(_) | Channel::Worker { .. } => "chat",
-            Channel::Annotations(_)
-            | Channel::Changeset { .. }
-            | Channel::Root
-            | Channel::Automations
-            | Channel::AutomationRun(_)
-            | Channel::Terminal(_)
-            | Channel::ResourceWatch(_)
-            | Channel::Telemetry
-            | Channel::Plugin { .. }
-            | Channel::Other => return,
+            _ => return,
         };
         span.record(field, channel);
     }

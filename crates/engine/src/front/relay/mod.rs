@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_contract::Thrown;
 use ostler_contract::cluster::{Cluster, ClusterEvent, ClusterHost, SessionElsewhere, SessionOwner};
-use ostler_protocol::uri::{self, Channel};
+use ostler_protocol::uri::{self, Channel, SessionOf};
 use ostler_protocol::{RpcError, json};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -326,36 +326,30 @@ impl Relay {
     /// The owner could not be determined.
     pub(super) async fn route(&self, front: &Front, channel: &str) -> Result<Route, RpcError> {
         let sessions = &front.sessions;
-        let (id, chat) = match sessions.channel(channel) {
-            Channel::Session(id) => (Some(id), Some(channel.to_owned())),
-            Channel::DefaultChat(id) | Channel::Annotations(id) | Channel::Changeset { session: id, .. } => {
-                (Some(id), None)
+        let parsed = sessions.channel(channel);
+        if let Channel::Terminal(terminal) = parsed {
+            let incarnation = front.core.root.host_of_terminal(&terminal);
+            let link = incarnation.and_then(|incarnation| self.links.lock().get(&incarnation).cloned());
+            return Ok(match link {
+                Some(link) => Route::Elsewhere(link.host.clone(), terminal),
+                None => Route::Here,
+            });
+        }
+        let (id, chat) = match parsed.session() {
+            SessionOf::Id(id) => {
+                let chat = matches!(parsed, Channel::Session(_)).then(|| channel.to_owned());
+                (Some(id.to_owned()), chat)
             }
-            Channel::Worker { session, .. } => (uri::session_id(&session).map(str::to_owned), None),
-            Channel::Terminal(terminal) => {
-                let incarnation = front.core.root.host_of_terminal(&terminal);
-                let link = incarnation.and_then(|incarnation| self.links.lock().get(&incarnation).cloned());
-                return Ok(match link {
-                    Some(link) => Route::Elsewhere(link.host.clone(), terminal),
-                    None => Route::Here,
-                });
-            }
-            Channel::Chat(chat) => {
-                let held = sessions.session_of_chat(&chat).map(|entry| entry.id.clone());
+            SessionOf::Chat(chat) => {
+                let held = sessions.session_of_chat(chat).map(|entry| entry.id.clone());
                 if let Some(held) = held
                     && self.stays(front, &held).await
                 {
                     return Ok(Route::Here);
                 }
-                (uri::old_default_chat(&chat).map(str::to_owned), Some(chat))
+                (uri::old_default_chat(chat).map(str::to_owned), Some(chat.to_owned()))
             }
-            Channel::Root
-            | Channel::Automations
-            | Channel::AutomationRun(_)
-            | Channel::ResourceWatch(_)
-            | Channel::Telemetry
-            | Channel::Plugin { .. }
-            | Channel::Other => return Ok(Route::Here),
+            SessionOf::None => return Ok(Route::Here),
         };
         if let Some(id) = &id
             && self.stays(front, id).await
