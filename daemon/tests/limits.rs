@@ -762,7 +762,7 @@ fn a_long_prompt_takes_no_longer_for_each_word_than_a_short_one() {
     };
     let (short, long) = (said(0, LONGEST / 4), said(1, LONGEST));
     println!("a prompt of 1 MiB {short:?}, of 4 MiB {long:?}");
-    // Four times as long where nothing is copied again and again. `cargo xtask bench peaks` checks the two seconds.
+    // Four times as long where nothing is copied again and again. `cargo benchmarks run peaks` checks the two seconds.
     assert!(long < 12 * short, "{short:?}, {long:?}");
 }
 

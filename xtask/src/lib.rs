@@ -1,10 +1,9 @@
-//! Checks, generated files and benchmarks of the workspace.
+//! Checks, generated files and packages of the workspace.
 
 pub mod agents;
-pub mod bench;
 mod book;
 mod boundary;
-mod cargo;
+pub mod cargo;
 mod decisions;
 pub mod dist;
 pub mod examples;

@@ -8,9 +8,6 @@ cargo xtask tidy                      check what the compiler does not: edges, f
 cargo xtask generate                  write the files made from the code: sdk/index.d.ts, docs/javascript.md, docs/configuration.md, docs/verification.md
 cargo xtask examples                  check the examples with TypeScript; needs npm
 cargo xtask agents [--check] FOLDER|--download   ask the installed ACP agents, or all by npx and uvx, what they support, for docs/agents.md; needs target/debug/ostler
-cargo xtask packages [--subset] [<name>…]   run npm packages under Node and in a plugin; needs npm
-cargo xtask bench [<name>…]           measure the daemon beside plain Node servers; --json, --rounds <n>
-cargo xtask soak                      keep the daemon under load; --seconds <n>, --profile <name>
 cargo xtask dist [--target T] [--binary FILE]   build the packages of a release into target/packages
 cargo xtask vscode [--screenshots FOLDER]  drive VS Code's web UI against the daemon; needs npm and chromium
 cargo xtask verify --long [<name>…]   run the checks that take long and record them in docs/verification.md";
@@ -27,11 +24,6 @@ fn main() -> ExitCode {
         "generate" => xtask::generate::write(&root).and_then(|()| xtask::verify::write_page(&root)),
         "examples" => xtask::examples::check(&root),
         "agents" => xtask::agents::run(&root, &arguments).map(|what| print(&what)),
-        "packages" => xtask::packages::run(&root, &arguments).map(|what| print(&what)),
-        "bench" => xtask::bench::run(&root, &arguments),
-        // The benchmark `agents` starts this.
-        "replay-agent" => xtask::bench::replay_agent(),
-        "soak" => xtask::bench::soak(&root, &arguments).map(|what| print(&what)),
         "vscode" => xtask::vscode::run(&root, &arguments).map(|what| print(&what)),
         "dist" => xtask::dist::run(&root, &arguments).map(|what| print(&what)),
         "verify" => xtask::verify::run(&root, &arguments),

@@ -1,96 +1,60 @@
-//! `cargo xtask packages`: runs small programs that use npm packages under Node and in a plugin, and compares the
-//! results.
+//! The programs that use npm packages in plugins, and the page that lists them. `cargo benchmarks packages` runs them.
 //!
-//! A program is a file in `crates/js/packages/uses`. Its default export returns its observations as JSON. Programs only
-//! connect to the servers of `servers.mjs`, which run under Node. The page of the packages is generated from the programs
-//! and the section `ostler` of `package.json`, with which a run compares the results.
+//! A program is a file in `crates/js/packages/uses`. The section `ostler` of `package.json` declares which are run for each
+//! change, and which results are known to differ from Node's.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use ostler_js::{JsOptions, Level, Outcome, run_tests};
 use serde_json::Value;
 
 /// The folder of the programs and the lock file.
-const SOURCE: &str = "crates/js/packages";
-/// The folder of the installed packages.
-const INSTALLED: &str = "target/packages";
+pub const SOURCE: &str = "crates/js/packages";
 /// The page with the packages.
 pub(crate) const PAGE: &str = "docs/packages.md";
-/// The timeout of a program.
-const LIMIT: Duration = Duration::from_secs(30);
 /// The beginning of the list of packages without a program, because they were tried and do not work.
 const UNSUPPORTED: &str = "\nThese were tried and do not work, or not completely. Packages with native addons are not listed; importing one \
                            throws an error that names it.\n\n| package | why |\n|---|---|\n";
-/// Precedes the result of a program in the log of its plugin.
-const MARK: &str = "packages answer ";
 
-/// The outcome of a program.
-enum Ended {
-    /// The plugin's result is the same as under Node.
-    Same,
-    /// The result differs, or the program fails.
-    Differs(String),
+/// The programs and their manifest.
+pub struct Programs {
+    manifest: Value,
+    names: Vec<String>,
 }
 
-/// Runs the programs that the arguments name: all, or those of the list `subset` (`--subset`).
-///
-/// # Errors
-/// The programs cannot be run, or some fail unexpectedly.
-pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
-    let (flags, named): (Vec<_>, Vec<_>) = arguments.iter().partition(|argument| argument.starts_with("--"));
-    let subset = flags.iter().any(|flag| *flag == "--subset");
-    let manifest = json(&root.join(SOURCE).join("package.json"))?;
-    install(root)?;
-    let servers = Servers::start(&root.join(INSTALLED))?;
-    let mut results = BTreeMap::new();
-    for name in programs(root)? {
-        let wanted = if subset { listed(&manifest, "subset", &name) } else { true };
-        if !wanted || !(named.is_empty() || named.contains(&&name)) {
-            continue;
-        }
-        let begun = Instant::now();
-        let ended = compare(root, &name, &servers)?;
-        let shown = match &ended {
-            Ended::Same => "same".to_owned(),
-            Ended::Differs(why) => format!("DIFFERS: {why}"),
-        };
-        progress(&format!("{name} ({:.1} s): {shown}", begun.elapsed().as_secs_f32()));
-        results.insert(name, ended);
+impl Programs {
+    /// Reads the manifest and the names of the programs.
+    ///
+    /// # Errors
+    /// The file or folder that cannot be read.
+    pub fn read(root: &Path) -> Result<Self, String> {
+        let folder = root.join(SOURCE).join("uses");
+        let files = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let mut names: Vec<String> = files
+            .filter_map(|file| {
+                Some(file.ok()?.path().file_name()?.to_str()?.strip_suffix(".mjs")?.to_owned())
+            })
+            .collect();
+        names.sort_unstable();
+        Ok(Self { manifest: json(&root.join(SOURCE).join("package.json"))?, names })
     }
-    drop(servers);
-    let failed: Vec<&str> = results
-        .iter()
-        .filter(|(name, ended)| matches!(ended, Ended::Differs(_)) && reason(&manifest, name).is_none())
-        .map(|(name, _)| name.as_str())
-        .collect();
-    let repaired: Vec<&str> = results
-        .iter()
-        .filter(|(name, ended)| matches!(ended, Ended::Same) && reason(&manifest, name).is_some())
-        .map(|(name, _)| name.as_str())
-        .collect();
-    let same = results.values().filter(|ended| matches!(ended, Ended::Same)).count();
-    if !failed.is_empty() {
-        return Err(format!(
-            "{same} of {} programs answer as under Node; not: {}",
-            results.len(),
-            failed.join(", ")
-        ));
-    }
-    if !repaired.is_empty() {
-        return Err(format!("remove from \"known\" in {SOURCE}/package.json: {}", repaired.join(", ")));
-    }
-    Ok(format!("{same} of {} programs answer as under Node", results.len()))
-}
 
-fn progress(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    /// Returns the names of the programs, in order.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Returns whether a program is run for each change.
+    pub fn in_subset(&self, name: &str) -> bool {
+        let subset = self.manifest.pointer("/ostler/subset").and_then(Value::as_array);
+        subset.is_some_and(|subset| subset.iter().any(|listed| listed == name))
+    }
+
+    /// Returns the reason why a program's result is known to differ from Node's.
+    pub fn known_difference(&self, name: &str) -> Option<&str> {
+        self.manifest.pointer("/ostler/known")?.get(name)?.as_str()
+    }
 }
 
 fn json(path: &Path) -> Result<Value, String> {
@@ -98,180 +62,27 @@ fn json(path: &Path) -> Result<Value, String> {
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Returns whether a list of the manifest's `ostler` section contains this name.
-fn listed(manifest: &Value, list: &str, name: &str) -> bool {
-    let list = manifest.pointer(&format!("/ostler/{list}")).and_then(Value::as_array);
-    list.is_some_and(|list| list.iter().any(|known| known == name))
-}
-
-/// Returns the known reason why a program's result differs.
-fn reason<'a>(manifest: &'a Value, name: &str) -> Option<&'a str> {
-    manifest.pointer("/ostler/known")?.get(name)?.as_str()
-}
-
-fn programs(root: &Path) -> Result<Vec<String>, String> {
-    let folder = root.join(SOURCE).join("uses");
-    let files = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut names: Vec<String> = files
-        .filter_map(|file| Some(file.ok()?.path().file_name()?.to_str()?.strip_suffix(".mjs")?.to_owned()))
-        .collect();
-    names.sort_unstable();
-    Ok(names)
-}
-
-/// Installs the packages of the lock file, unless they are installed, and copies the programs next to them.
-fn install(root: &Path) -> Result<(), String> {
-    let (source, target) = (root.join(SOURCE), root.join(INSTALLED));
-    fs::create_dir_all(target.join("uses")).map_err(|error| error.to_string())?;
-    let lock = fs::read(source.join("package-lock.json")).map_err(|error| format!("{SOURCE}: {error}"))?;
-    if fs::read(target.join("installed.json")).ok().as_deref() != Some(&lock) {
-        for file in ["package.json", "package-lock.json"] {
-            fs::copy(source.join(file), target.join(file)).map_err(|error| error.to_string())?;
-        }
-        let status = Command::new("npm")
-            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"])
-            .current_dir(&target)
-            .status();
-        if !status.map_err(|error| format!("npm: {error}"))?.success() {
-            return Err("npm ci failed in target/packages".to_owned());
-        }
-        fs::write(target.join("installed.json"), lock).map_err(|error| error.to_string())?;
-    }
-    let copy = |from: &Path, to: PathBuf| fs::copy(from, to).map(drop).map_err(|error| error.to_string());
-    for name in programs(root)? {
-        let file = format!("uses/{name}.mjs");
-        copy(&source.join(&file), target.join(&file))?;
-    }
-    for file in ["servers.mjs", "node.mjs", "key.pem", "cert.pem"] {
-        copy(&source.join(file), target.join(file))?;
-    }
-    Ok(())
-}
-
-/// The servers for the programs, and their addresses as JSON.
-struct Servers {
-    child: Child,
-    addresses: String,
-}
-
-impl Servers {
-    fn start(folder: &Path) -> Result<Self, String> {
-        let mut child = Command::new("node")
-            .arg("servers.mjs")
-            .current_dir(folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("node: {error}"))?;
-        let mut addresses = String::new();
-        let output = child.stdout.take().ok_or("the servers have no output")?;
-        BufReader::new(output).read_line(&mut addresses).map_err(|error| error.to_string())?;
-        let servers = Self { child, addresses: addresses.trim().to_owned() };
-        if servers.addresses.is_empty() {
-            return Err("the servers ended before they listened".to_owned());
-        }
-        Ok(servers)
-    }
-}
-
-impl Drop for Servers {
-    fn drop(&mut self) {
-        // The server may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn compare(root: &Path, name: &str, servers: &Servers) -> Result<Ended, String> {
-    let folder = root.join(INSTALLED);
-    let node = Command::new("node")
-        .args(["node.mjs", name, servers.addresses.as_str()])
-        .current_dir(&folder)
-        .output()
-        .map_err(|error| format!("node: {error}"))?;
-    let said = String::from_utf8_lossy(&node.stdout);
-    let Some(expected) = said.lines().rev().find_map(|line| line.strip_prefix(MARK)) else {
-        return Err(format!("{name} fails under Node: {}", String::from_utf8_lossy(&node.stderr).trim()));
-    };
-    let expected: Value = serde_json::from_str(expected).map_err(|error| error.to_string())?;
-    Ok(match plugin(&folder, name, &servers.addresses) {
-        Ok(answer) if answer == expected => Ended::Same,
-        Ok(answer) => Ended::Differs(format!("plugin {answer}, Node {expected}")),
-        Err(why) => Ended::Differs(why),
-    })
-}
-
-/// Returns the program's result in a plugin.
-fn plugin(folder: &Path, name: &str, servers: &str) -> Result<Value, String> {
-    let file = folder.join(format!("plugin-{name}.mjs"));
-    let text = format!(
-        "import {{ test }} from 'node:test';\nglobalThis.servers = {servers};\n\
-         test('answers', async () => {{\n  const {{ default: run }} = await import('./uses/{name}.mjs');\n  \
-         console.log('{MARK}' + JSON.stringify(await run()));\n}});\n"
-    );
-    fs::write(&file, text).map_err(|error| error.to_string())?;
-    let lines = Arc::<Mutex<Vec<String>>>::default();
-    let (sink, verbose) = (lines.clone(), std::env::var_os("OSTLER_PACKAGES_LOG").is_some());
-    let options = JsOptions {
-        log: Arc::new(move |line| {
-            if verbose {
-                progress(&line.to_string());
-            }
-            if let Ok(mut lines) = sink.lock() {
-                let errs = matches!(line.level, Level::Uncaught | Level::Error);
-                lines.push(if errs { format!("! {}", line.text) } else { line.text });
-            }
-        }),
-        listen: Arc::new(|_, place| place.starts_with("127.0.0.1:") || place.starts_with('/')),
-        ..JsOptions::default()
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|error| error.to_string())?;
-    let ran = runtime.block_on(async { tokio::time::timeout(LIMIT, run_tests(&file, options)).await });
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    let logged = lines.lock().map(|lines| lines.clone()).unwrap_or_default();
-    let complaints = || {
-        let errors: Vec<&str> = logged.iter().filter_map(|line| line.strip_prefix("! ")).collect();
-        if errors.is_empty() { String::new() } else { format!("; logged: {}", errors.join(" | ")) }
-    };
-    let results = match ran {
-        Err(_) => return Err(format!("no answer in {} seconds{}", LIMIT.as_secs(), complaints())),
-        Ok(Err(thrown)) => return Err(thrown.for_log()),
-        Ok(Ok(results)) => results,
-    };
-    if let Some(failed) = results.iter().find(|result| result.outcome != Outcome::Passed) {
-        let at = failed.at.clone().unwrap_or_default();
-        return Err(format!("{} at {at}{}", failed.why.clone().unwrap_or_default(), complaints()));
-    }
-    let answer = logged.iter().rev().find_map(|line| line.strip_prefix(MARK)).ok_or("no answer")?;
-    serde_json::from_str(answer).map_err(|error| error.to_string())
-}
-
 /// Returns the page: each program with the packages that it imports. A program works unless the manifest says why not.
 pub(crate) fn page(root: &Path) -> Result<String, String> {
-    let manifest = json(&root.join(SOURCE).join("package.json"))?;
+    let programs = Programs::read(root)?;
     let lock = json(&root.join(SOURCE).join("package-lock.json"))?;
-    let programs = programs(root)?;
-    let same = programs.iter().filter(|name| reason(&manifest, name).is_none()).count();
+    let same = programs.names.iter().filter(|name| programs.known_difference(name).is_none()).count();
     let mut page = format!(
         "# npm packages in plugins\n\nSmall programs that use npm packages, run under Node and in a plugin, against local \
          servers. A package works if\nboth give the same answer. The programs are in [{SOURCE}](../{SOURCE}/uses); `cargo \
-         xtask packages` runs\nthem and compares the results with this page; `--subset` runs those marked with *. `cargo xtask \
-         generate` writes the page.\n\n{same} of {} programs answer as under Node.\n\n| program | packages | result \
+         benchmarks packages` runs\nthem and compares the results with this page; `--subset` runs those marked with *. `cargo \
+         xtask generate` writes the page.\n\n{same} of {} programs answer as under Node.\n\n| program | packages | result \
          |\n|---|---|---|\n",
-        programs.len()
+        programs.names.len()
     );
-    for name in &programs {
+    for name in programs.names() {
         let text = fs::read_to_string(root.join(SOURCE).join("uses").join(format!("{name}.mjs")))
             .map_err(|error| error.to_string())?;
-        let mark = if listed(&manifest, "subset", name) { " *" } else { "" };
-        let result = reason(&manifest, name).unwrap_or("works");
+        let mark = if programs.in_subset(name) { " *" } else { "" };
+        let result = programs.known_difference(name).unwrap_or("works");
         let _ = writeln!(page, "| `{name}`{mark} | {} | {result} |", imported(&text, &lock).join(", "));
     }
-    let unsupported = manifest.pointer("/ostler/unsupported").and_then(Value::as_object);
+    let unsupported = programs.manifest.pointer("/ostler/unsupported").and_then(Value::as_object);
     if let Some(packages) = unsupported.filter(|packages| !packages.is_empty()) {
         page += UNSUPPORTED;
         for (package, why) in packages {

@@ -34,7 +34,8 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("ostler-testkit", &["ostler-contract", "ostler-engine", "ostler-loader", "ostler-protocol"]),
-    ("xtask", &["ostler-contract", "ostler-js", "ostler-ports", "ostler-protocol"]),
+    ("ostler-bench", &["ostler-contract", "ostler-js", "ostler-ports", "xtask"]),
+    ("xtask", &["ostler-contract", "ostler-js"]),
 ];
 
 /// The crates that a plugin may depend on: the contract, and the crate that contains the processes it starts.
@@ -101,6 +102,7 @@ const TOP: &[&str] = &[
     "sdk",
     "target",
     "tests",
+    "tools",
     "xtask",
 ];
 
@@ -180,7 +182,7 @@ fn absences(root: &Path, problems: &mut Vec<String>) {
 }
 
 fn lengths(root: &Path, problems: &mut Vec<String>) {
-    for folder in ["crates", "daemon", "plugins", "xtask"] {
+    for folder in ["crates", "daemon", "plugins", "tools", "xtask"] {
         for file in sources(&root.join(folder), &["rs"]) {
             if file.components().any(|part| part.as_os_str() == "tests") {
                 continue;

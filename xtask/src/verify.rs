@@ -97,13 +97,13 @@ const CHECKS: &[Check] = &[
         name: "soak",
         what: "the daemon under mixed load for 10 minutes: everything is answered, dirty memory does not grow",
         subset: "15 seconds and at least 300 rounds",
-        run: |session| crate::bench::soak(session.root, &["--seconds".to_owned(), "600".to_owned()]),
+        run: |session| session.benchmarks(&["soak", "--seconds", "600"]),
     },
     Check {
         name: "packages",
         what: "programs that use npm packages, under Node and in a plugin",
         subset: "those that docs/packages.md marks with *",
-        run: |session| crate::packages::run(session.root, &[]),
+        run: |session| session.benchmarks(&["packages"]),
     },
     Check {
         name: "agents",
@@ -216,6 +216,18 @@ impl Session<'_> {
             true => Ok(format!("{passed} tests")),
             false => Err(format!("{passed} tests passed, {failed} failed")),
         }
+    }
+
+    /// Runs a task of `cargo benchmarks`; returns its last line, which is its result.
+    fn benchmarks(&self, arguments: &[&str]) -> Result<String, String> {
+        let mut command = crate::cargo::cargo();
+        command
+            .args(["run", "--quiet", "--release", "--package", "ostler-bench", "--locked", "--"])
+            .args(arguments);
+        let (success, output) = self.output(&mut command)?;
+        let last =
+            output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output").to_owned();
+        if success { Ok(last) } else { Err(last) }
     }
 
     /// Runs a command in the repository and writes its output to a file; returns whether it succeeded, and the output.

@@ -1,5 +1,5 @@
 //! Attacks on the memory of a daemon: their kinds, and the bytes that peers send. The tests that attack a daemon use
-//! them, and so does `cargo xtask bench peaks`, which includes this file.
+//! them, and so does `cargo benchmarks run peaks`, which includes this file.
 
 use serde_json::{Value, json};
 

@@ -24,8 +24,8 @@ const MEMORY: u64 = 512 * MIB;
 pub const LASTS: Duration = Duration::from_secs(2);
 /// How long the client is served before the attack.
 const BEFORE: Duration = Duration::from_secs(1);
-/// What the slowest but one in a hundred answers may take; more where the program is not optimized. `cargo xtask bench
-/// peaks` checks the first.
+/// What the slowest but one in a hundred answers may take; more where the program is not optimized. `cargo
+/// benchmarks run peaks` checks the first.
 const SERVED: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1000 } else { 100 });
 /// How many times its time without the attack an answer may take in addition, on a machine that does other things too.
 const SLOWER: u32 = 3;

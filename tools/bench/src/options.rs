@@ -1,10 +1,10 @@
-//! The options of `cargo xtask bench`.
+//! The options of `cargo benchmarks run`.
 
 use std::path::PathBuf;
 
 use super::figures::GROUPS;
 
-/// The options of `cargo xtask bench`.
+/// The options of `cargo benchmarks run`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {
     /// The profile that the daemon is built with.
@@ -34,7 +34,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Parses the arguments after `bench`.
+    /// Parses the arguments after `run`.
     ///
     /// # Errors
     /// The invalid argument, and the valid ones.

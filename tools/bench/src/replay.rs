@@ -1,4 +1,4 @@
-//! An agent of the Agent Client Protocol for the benchmarks: `xtask replay-agent` responds based on the prompt only.
+//! An agent of the Agent Client Protocol for the benchmarks: `ostler-bench replay-agent` responds based on the prompt only.
 //!
 //! `/words <n>` streams that many words. `/tools <n>` calls the tool `noop` of the session's MCP server that often and
 //! reports the median time of a call, in microseconds. The response to any other prompt is one word.

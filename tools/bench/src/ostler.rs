@@ -114,7 +114,7 @@ impl Ostler {
 /// # Errors
 /// It does not build.
 pub fn build(root: &Path, package: &str, profile: &str) -> Result<PathBuf> {
-    let built = crate::cargo::cargo()
+    let built = xtask::cargo::cargo()
         .args(["build", "--profile", profile, "--locked", "--package", package])
         .current_dir(root)
         .status()
@@ -122,7 +122,7 @@ pub fn build(root: &Path, package: &str, profile: &str) -> Result<PathBuf> {
     if !built.success() {
         return Err(Failure::new(format!("{package} does not build")));
     }
-    let target = crate::cargo::target(root);
+    let target = xtask::cargo::target(root);
     Ok(target.join(profile).join(format!("{package}{}", std::env::consts::EXE_SUFFIX)))
 }
 
@@ -140,7 +140,7 @@ pub fn call(address: SocketAddr, endpoint: &str, token: &str, body: &str) -> Str
 /// # Errors
 /// The system's error.
 pub fn folder_on_disk(root: &Path) -> Result<TempDir> {
-    let on_disk = root.join(crate::cargo::target(root));
+    let on_disk = root.join(xtask::cargo::target(root));
     // There is none yet if this program and the one under test were compiled elsewhere.
     fs::create_dir_all(&on_disk).during(on_disk.display())?;
     tempfile::Builder::new().prefix("bench-").tempdir_in(&on_disk).during(on_disk.display())

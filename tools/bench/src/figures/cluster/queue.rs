@@ -62,7 +62,7 @@ fn jobs(program: &Path, server: &Postgres, schema: &str) -> Result<Vec<f64>> {
 /// Builds the program, which is a workspace of its own, and returns its path.
 fn build(root: &Path) -> Result<PathBuf> {
     let target = root.join("target/bench-queue");
-    let built = crate::cargo::cargo()
+    let built = xtask::cargo::cargo()
         .args(["build", "--quiet", "--release", "--locked", "--manifest-path"])
         .arg(root.join("benches/queue/Cargo.toml"))
         .arg("--target-dir")
