@@ -35,7 +35,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("ostler-testkit", &["ostler-contract", "ostler-engine", "ostler-loader", "ostler-protocol"]),
     ("ostler-bench", &["ostler-contract", "ostler-js", "ostler-ports", "xtask"]),
-    ("xtask", &["ostler-contract", "ostler-js"]),
+    ("xtask", &["ostler-contract"]),
 ];
 
 /// The crates that a plugin may depend on: the contract, and the crate that contains the processes it starts.

@@ -72,3 +72,6 @@ fn names(object: &Object<'_>) -> rquickjs::Result<Vec<String>> {
     names.sort_unstable();
     Ok(names)
 }
+
+#[cfg(test)]
+mod page;

@@ -6,7 +6,7 @@ use super::openapi::{STATUSES, document};
 use super::rows::{ROWS, Row};
 
 /// Set by `cargo xtask generate`: the tests write the files instead of comparing them.
-const WRITE: &str = "OSTLER_WRITE_CONFIGURATION";
+const WRITE: &str = "OSTLER_WRITE_PAGES";
 const REQUESTS: &str =
     "| request | description | body or query | required grant | command |\n|---|---|---|---|---|\n";
 const CAUSES: &str = "| status | cause |\n|---|---|\n";

@@ -7,7 +7,7 @@ use super::keys::Config;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md");
 /// Set by `cargo xtask generate`: the test writes the page instead of comparing it.
-const WRITE: &str = "OSTLER_WRITE_CONFIGURATION";
+const WRITE: &str = "OSTLER_WRITE_PAGES";
 const HEAD: &str = "| key | description |\n|---|---|\n";
 
 /// Returns a row for each key of an object and of its nested objects.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ring::digest::{SHA256, digest};
+use sha2::{Digest as _, Sha256};
 
 use super::table::{PLATFORMS, read};
 use super::{Release, VERSION};
@@ -64,7 +64,7 @@ pub(super) fn checksums(out: &Path) -> Result<PathBuf, String> {
 }
 
 fn sum(bytes: &[u8]) -> String {
-    hex::encode(digest(&SHA256, bytes))
+    hex::encode(Sha256::digest(bytes))
 }
 
 #[cfg(test)]

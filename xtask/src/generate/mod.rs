@@ -1,7 +1,7 @@
-//! Files generated from code: written by `cargo xtask generate`, checked by `cargo xtask tidy`.
+//! Files generated from code: written by `cargo xtask generate`, checked by `cargo xtask tidy`, or by the tests that write
+//! them.
 
 mod agents;
-mod javascript;
 mod protocol;
 mod sdk;
 mod wire;
@@ -19,16 +19,11 @@ struct Generated {
 }
 
 fn all(root: &Path) -> Result<Vec<Generated>, String> {
-    let surface = javascript::surface()?;
-    sdk::declares(
-        surface.modules.get(ostler_contract::protocol::names::SDK).map(Vec::as_slice).unwrap_or_default(),
-    )?;
     Ok(vec![
         Generated { path: "sdk/index.d.ts", text: sdk::declarations(root)? },
         Generated { path: agents::PAGE, text: agents::page(root)? },
         Generated { path: packages::PAGE, text: packages::page(root)? },
         Generated { path: protocol::PAGE, text: protocol::page(root)? },
-        Generated { path: "docs/javascript.md", text: javascript::page(&surface) },
     ])
 }
 
@@ -44,23 +39,23 @@ pub fn write(root: &Path) -> Result<(), String> {
         }
         fs::write(&file, text).map_err(|error| format!("{path}: {error}"))?;
     }
-    configuration(root)
+    by_tests(root)
 }
 
-/// Writes the table of the configuration keys, the page of the HTTP API and its OpenAPI document. Only the daemon's
-/// crate has their data, so its tests write them.
-fn configuration(root: &Path) -> Result<(), String> {
+/// Writes the files whose data only the daemon and the JavaScript engine have: the tests that compare them write them.
+/// The table of the configuration keys, the page of the HTTP API and its document, and the page of the Node APIs.
+fn by_tests(root: &Path) -> Result<(), String> {
     let ended = cargo()
         .current_dir(root)
-        .args(["test", "--quiet", "--package", "ostler", "--lib", "--", "config::page", "api::page"])
-        .env("OSTLER_WRITE_CONFIGURATION", "1")
+        .args(["test", "--quiet", "--package", "ostler", "--package", "ostler-js", "--lib", "--"])
+        .args(["config::page", "api::page", "surface::page"])
+        .env("OSTLER_WRITE_PAGES", "1")
         .status()
         .map_err(|error| format!("cargo test could not be started: {error}"))?;
     match ended.success() {
         true => Ok(()),
-        false => {
-            Err("docs/configuration.md, docs/http.md and docs/openapi.json could not be written".to_owned())
-        }
+        false => Err("docs/configuration.md, docs/http.md, docs/openapi.json or docs/javascript.md could not be written"
+            .to_owned()),
     }
 }
 

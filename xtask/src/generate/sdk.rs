@@ -7,7 +7,6 @@ use std::path::Path;
 use ostler_contract::Cross;
 use ostler_contract::host::{HOST_CALLS, PluginContext};
 use ostler_contract::points::POINTS;
-use ostler_contract::protocol::names::SDK;
 use ostler_contract::shape::{FieldShape, FunctionShape, Shape, VariantShape};
 
 use super::wire::{Wire, comment};
@@ -98,20 +97,6 @@ pub fn declarations(root: &Path) -> Result<String, String> {
          export interface PluginHost extends PluginContext {{\n{host}}}\n\n{types}{HELPERS}\n// The protocol's own types.\n\n{}\n",
         wire.trim_end()
     ))
-}
-
-/// Checks that the module's run-time exports match the handwritten declarations.
-pub fn declares(exported: &[String]) -> Result<(), String> {
-    let declared = HELPERS.lines().filter_map(|line| {
-        let rest = line.strip_prefix("export function ").or_else(|| line.strip_prefix("export class "))?;
-        rest.split(|c: char| !c.is_alphanumeric()).next()
-    });
-    let (declared, exported): (BTreeSet<&str>, BTreeSet<&str>) =
-        (declared.collect(), exported.iter().map(String::as_str).collect());
-    match declared == exported {
-        true => Ok(()),
-        false => Err(format!("{SDK} exports {exported:?} and declares {declared:?}")),
-    }
 }
 
 /// Returns a name for an unnamed parameter: the last word of its type.

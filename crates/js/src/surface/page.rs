@@ -1,8 +1,17 @@
-//! The page of the Node and web APIs for JavaScript plugins, as the engine reports them.
+//! Generates the page of the Node and web APIs for JavaScript plugins from what the engine reports; `cargo xtask generate`
+//! writes it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use ostler_js::Surface;
+use ostler_contract::protocol::names::SDK;
+
+use super::{Surface, surface};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/javascript.md");
+const DECLARATIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/index.d.ts");
+/// Set by `cargo xtask generate`: the test writes the page instead of comparing it.
+const WRITE: &str = "OSTLER_WRITE_PAGES";
 
 /// The differences between globals and Node's.
 const GLOBALS: &str = "\
@@ -32,7 +41,7 @@ const HEAD: &str = "\
 JavaScript and TypeScript plugins run on an engine inside the daemon, without Node. This page lists the available modules and
 globals; importing anything else is an error. Some functions that packages import but rarely call can be imported and throw
 `ERR_METHOD_NOT_IMPLEMENTED` when called; they are listed separately. The page is generated from the engine by `cargo xtask
-generate`, and `cargo xtask tidy` fails if it is outdated.
+generate`, and a test of `crates/js` fails if it is outdated.
 
 ";
 
@@ -88,18 +97,8 @@ const NOTES: &[(&str, &str)] = &[
     ("readline", "Cursor functions have no effect, because a plugin has no terminal."),
 ];
 
-/// Returns the API surface that an engine reports.
-pub fn surface() -> Result<Surface, String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|error| error.to_string())?;
-    runtime.block_on(ostler_js::surface()).map_err(|thrown| thrown.for_log())
-}
-
 /// Returns the page.
-pub fn page(surface: &Surface) -> String {
+fn page(surface: &Surface) -> String {
     let mut page = HEAD.to_owned();
     page.push_str("## Globals\n\n");
     page.push_str(&list(surface.globals.iter()));
@@ -152,4 +151,30 @@ fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     text.push_str(line.trim_end_matches(", "));
     text.push('\n');
     text
+}
+
+#[tokio::test]
+async fn the_page_lists_what_the_engine_reports() {
+    let text = page(&surface().await.unwrap());
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(PAGE, text).unwrap();
+    } else {
+        let stale = "docs/javascript.md is not what the engine reports; run cargo xtask generate";
+        assert!(std::fs::read_to_string(PAGE).unwrap() == text, "{stale}");
+    }
+}
+
+#[tokio::test]
+async fn the_module_of_the_sdk_exports_what_its_types_declare() {
+    let declarations = std::fs::read_to_string(DECLARATIONS).unwrap();
+    let declared: BTreeSet<&str> = declarations
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("export function ").or_else(|| line.strip_prefix("export class "))
+        })
+        .filter_map(|rest| rest.split(|end: char| !end.is_alphanumeric()).next())
+        .collect();
+    let surface = surface().await.unwrap();
+    let exported: BTreeSet<&str> = surface.modules[SDK].iter().map(String::as_str).collect();
+    assert_eq!(exported, declared);
 }
