@@ -8,6 +8,7 @@ mod decisions;
 pub mod dist;
 pub mod examples;
 pub mod generate;
+pub mod lines;
 pub mod modules;
 mod owners;
 pub mod packages;

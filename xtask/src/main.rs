@@ -6,6 +6,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask tidy                      check what the compiler does not: edges, files, the ledger
 cargo xtask generate                  write the files made from the code: sdk/index.d.ts, docs/configuration.md, docs/javascript.md, docs/verification.md
+cargo xtask lines                     count the lines of each crate of the product, without tests
 cargo xtask examples                  check the examples with TypeScript; needs npm
 cargo xtask agents [--check] FOLDER|--download   ask the installed ACP agents, or all by npx and uvx, what they support, for docs/agents.md; needs target/debug/ostler
 cargo xtask dist [--target T] [--binary FILE]   build the packages of a release into target/packages
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
             problems => Err(problems.join("\n")),
         },
         "generate" => xtask::generate::write(&root).and_then(|()| xtask::verify::write_page(&root)),
+        "lines" => xtask::lines::run(&root).and_then(|table| print_result(&table)),
         "examples" => xtask::examples::check(&root),
         "agents" => xtask::agents::run(&root, &arguments).map(|what| print(&what)),
         "vscode" => xtask::vscode::run(&root, &arguments).map(|what| print(&what)),
@@ -39,6 +41,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints a result to standard output.
+fn print_result(text: &str) -> Result<(), String> {
+    std::io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string())
 }
 
 /// Prints to standard error, because standard output is for results that programs read.
