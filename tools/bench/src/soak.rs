@@ -5,12 +5,12 @@
 //! `createSession` over two turns with several subscribers to `disposeSession`.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::failure::{Failure, Result};
+use super::failure::{During, Failure, Result};
 use super::net::crowd::{Crowd, TurnActions};
 use super::net::frames;
 use super::net::http_load::{Until, calls_per_second};
@@ -35,11 +35,13 @@ const GROWTH: f64 = 4096.0;
 struct Options {
     lasts: Duration,
     profile: String,
+    /// The program of the daemon, which is not built then.
+    program: Option<PathBuf>,
 }
 
 impl Options {
     fn read(arguments: &[String]) -> std::result::Result<Self, String> {
-        let mut options = Self { lasts: Duration::from_secs(600), profile: "dist".to_owned() };
+        let mut options = Self { lasts: Duration::from_secs(600), profile: "dist".to_owned(), program: None };
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             match (argument.as_str(), arguments.next()) {
@@ -48,8 +50,11 @@ impl Options {
                     options.lasts = Duration::from_secs(seconds.ok_or("--seconds takes a number from 1 on")?);
                 }
                 ("--profile", Some(profile)) => options.profile.clone_from(profile),
+                ("--program", Some(program)) => options.program = Some(program.into()),
                 (other, _) => {
-                    return Err(format!("unknown argument {other}; use --seconds <n> and --profile <name>"));
+                    return Err(format!(
+                        "unknown argument {other}; use --seconds <n>, --profile <name> and --program <file>"
+                    ));
                 }
             }
         }
@@ -67,7 +72,10 @@ pub fn run(root: &Path, arguments: &[String]) -> std::result::Result<String, Str
 }
 
 fn soak(root: &Path, options: &Options) -> Result<String> {
-    let ostler = Ostler::build_with(root, &options.profile)?;
+    let ostler = match &options.program {
+        Some(program) => Ostler::at(&std::path::absolute(program).during(program.display())?)?,
+        None => Ostler::build_with(root, &options.profile)?,
+    };
     let folder = Folder::usual(root)?;
     let (process, address) = ostler.start(&folder)?;
     let (begun, mut rounds) = (Instant::now(), 0_usize);
@@ -131,10 +139,15 @@ mod tests {
     }
 
     #[test]
-    fn the_time_and_the_profile_are_read() {
+    fn the_time_and_the_program_are_read() {
         let some = read(&["--seconds", "15", "--profile", "release"]).unwrap();
         assert_eq!((some.lasts, some.profile.as_str()), (Duration::from_secs(15), "release"));
-        assert_eq!(read(&[]).unwrap().profile, "dist");
+        assert_eq!(
+            read(&["--program", "target/debug/ostler"]).unwrap().program,
+            Some("target/debug/ostler".into())
+        );
+        let usual = read(&[]).unwrap();
+        assert_eq!((usual.profile.as_str(), usual.program), ("dist", None));
         for wrong in [&["--seconds"][..], &["--seconds", "0"], &["--minutes", "1"]] {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }
