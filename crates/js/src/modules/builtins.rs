@@ -1,5 +1,7 @@
 //! Built-in modules: Node's, the SDK, and the internal ones that only these can import.
 
+use std::borrow::Cow;
+
 use ostler_contract::protocol::names::SDK;
 use rquickjs::function::Func;
 use rquickjs::{Ctx, Object, Result};
@@ -9,16 +11,49 @@ pub(super) const PREFIX: &str = "ostler:";
 
 /// The source of a built-in module.
 pub(super) enum Source {
-    /// Embedded JavaScript.
-    Script(&'static str),
+    /// JavaScript of `std/`.
+    Script(Cow<'static, str>),
     /// An object of native functions.
     Native(for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>),
 }
 
+/// The scripts of a folder: their names, and their text or, in debug builds, their paths. There the engine reads the files, so
+/// that a change of one compiles nothing.
 macro_rules! scripts {
     ($folder:literal: $($name:literal)+) => {
-        &[$(($name, include_str!(concat!("../../std/", $folder, "/", $name, ".js")))),+]
+        &[$(($name, script_of!(concat!($folder, "/", $name, ".js")))),+]
     };
+}
+
+#[cfg(debug_assertions)]
+macro_rules! script_of {
+    ($path:expr) => {
+        concat!(env!("CARGO_MANIFEST_DIR"), "/std/", $path)
+    };
+}
+
+#[cfg(not(debug_assertions))]
+macro_rules! script_of {
+    ($path:expr) => {
+        include_str!(concat!("../../std/", $path))
+    };
+}
+
+#[cfg(debug_assertions)]
+fn text_of(path: &'static str) -> Cow<'static, str> {
+    let read = std::fs::read_to_string(path);
+    // As a module that throws: the importer is named in the message.
+    Cow::Owned(read.unwrap_or_else(|error| {
+        let why = format!(
+            "cannot read {path}: {error}; a debug build reads its modules from the sources it was built from"
+        );
+        format!("throw new Error({});", serde_json::Value::String(why))
+    }))
+}
+
+#[cfg(not(debug_assertions))]
+fn text_of(text: &'static str) -> Cow<'static, str> {
+    Cow::Borrowed(text)
 }
 
 /// The modules of Node, by the name after `node:`: all of them, so that none of these names is resolved as an npm package.
@@ -95,7 +130,7 @@ pub(crate) fn node_modules() -> impl Iterator<Item = &'static str> {
 
 /// Returns whether a Node module is implemented.
 pub(super) fn exists(name: &str) -> bool {
-    script(NODE, name).is_some()
+    node_modules().any(|known| known == name)
 }
 
 /// Returns whether a Node module is implemented and can be imported without `node:`; otherwise its name may be a
@@ -107,22 +142,22 @@ pub(super) fn exists_bare(name: &str) -> bool {
 /// Returns the source of a built-in module by its full name.
 pub(super) fn find(name: &str) -> Option<Source> {
     if let Some(name) = name.strip_prefix("node:") {
-        return script(NODE, name).map(Source::Script);
+        return script(NODE, name);
     }
     if name == SDK {
-        return script(SDK_FILES, "index").map(Source::Script);
+        return script(SDK_FILES, "index");
     }
     let (folder, name) = name.strip_prefix(PREFIX)?.split_once('/')?;
     match folder {
-        "internal" => script(INTERNAL, name).map(Source::Script),
-        "sdk" => script(SDK_FILES, name).map(Source::Script),
+        "internal" => script(INTERNAL, name),
+        "sdk" => script(SDK_FILES, name),
         "native" => NATIVE.iter().find(|(known, _)| *known == name).map(|(_, make)| Source::Native(*make)),
         _ => None,
     }
 }
 
-fn script(table: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
-    table.iter().find(|(known, _)| *known == name).map(|(_, source)| *source)
+fn script(table: &[(&str, &'static str)], name: &str) -> Option<Source> {
+    table.iter().find(|(known, _)| *known == name).map(|(_, script)| Source::Script(text_of(script)))
 }
 
 /// Resolves a built-in module for an import in `base`. Every module can import the SDK; only built-in modules can

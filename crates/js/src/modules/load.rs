@@ -34,7 +34,7 @@ impl rquickjs::loader::Loader for Load {
 /// Declares a module by its full name.
 pub(super) fn declare<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Module<'js, Declared>> {
     match builtins::find(name) {
-        Some(Source::Script(source)) => Module::declare(ctx.clone(), name, source),
+        Some(Source::Script(source)) => Module::declare(ctx.clone(), name, source.into_owned()),
         Some(Source::Native(make)) => with_default(ctx, name, make(ctx)?.into_value()),
         None if name.starts_with(PREFIX) || name.starts_with("node:") => {
             Err(plain_error(ctx, format_args!("{name} is not there")))
@@ -102,7 +102,7 @@ fn text(bytes: &[u8]) -> String {
 /// Returns the text that the engine read under that name, and the number of bytes before the file's first line.
 pub(crate) fn source(ctx: &Ctx<'_>, name: &str) -> Option<(String, usize)> {
     if let Some(Source::Script(source)) = builtins::find(name) {
-        return Some((source.to_owned(), 0));
+        return Some((source.into_owned(), 0));
     }
     let path = Path::new(name);
     if !path.is_absolute() || std::fs::metadata(path).ok()?.len() > LARGEST_SEARCHED {
