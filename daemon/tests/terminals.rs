@@ -1,6 +1,6 @@
 //! Terminals of the bundled plugin: real shells on pseudoterminals, and clients on sockets.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
 
@@ -468,7 +468,7 @@ fn shell(name: &str) -> Option<String> {
     let found = ["/bin", "/usr/bin", "/usr/local/bin"].map(|folder| format!("{folder}/{name}"));
     let found = found.into_iter().find(|path| Path::new(path).is_file());
     if found.is_none() {
-        eprintln!("SKIPPED: {name} is not installed");
+        ostler_testkit::not_run(&format!("{name} is not installed"));
     }
     found
 }

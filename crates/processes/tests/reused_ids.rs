@@ -1,7 +1,7 @@
 //! The id of a process that ended is given to another one, which is none of the scope's. Each test runs again in a namespace of
 //! process ids of its own, where it says which id the next process gets.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::print_stderr)]
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,6 +12,11 @@ use std::time::{Duration, Instant};
 
 use ostler_processes::{Owner, Process, Program, ScopeChoice, Scopes, Signal};
 use tokio::io::AsyncReadExt;
+
+#[path = "support/not_run.rs"]
+mod not_run;
+
+use not_run::not_run;
 
 static SCOPES: Scopes = Scopes::new("ostler-reuse", "OSTLER_REUSE_SCOPE");
 
@@ -32,7 +37,7 @@ fn is_inside(test: &str) -> bool {
     };
     let trial = inside("sh").args(["-c", &format!("echo 4000 > {LAST}")]).output();
     if !trial.is_ok_and(|ended| ended.status.success()) {
-        eprintln!("NOT CHECKED: no namespace of process ids can be made here");
+        not_run("no namespace of process ids can be made");
         return false;
     }
     let own = std::env::current_exe().unwrap();
@@ -74,11 +79,22 @@ fn foreign(id: i32) -> Child {
     panic!("no process got the id {id}");
 }
 
-/// The processes with such a command line.
-fn running(line: &str) -> usize {
+/// The ids of the processes with such a command line.
+fn running(line: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
-    let lines = entries.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
-    lines.filter(|found| found.trim_end_matches('\0').replace('\0', " ") == line).count()
+    let is_found = |entry: &fs::DirEntry| {
+        let found = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+        found.trim_end_matches('\0').replace('\0', " ") == line
+    };
+    entries.filter(is_found).map(|entry| entry.file_name().into_string().unwrap()).collect()
+}
+
+/// Kills the processes with such a command line.
+fn kill(line: &str) {
+    for id in running(line) {
+        let id = rustix::process::Pid::from_raw(id.parse().unwrap()).unwrap();
+        rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
+    }
 }
 
 /// Whether a process is in this group, also one whose end is not collected.
@@ -125,9 +141,9 @@ async fn a_scope_whose_last_process_ended_unseen_signals_nobody() {
     }
     let (process, id) = start("sleep 301 >/dev/null 2>&1 & exit 0").await;
     process.ended().await;
-    until(|| running("sleep 301") == 1).await;
-    Command::new("pkill").args(["-KILL", "-x", "-f", "sleep 301"]).status().unwrap();
-    until(|| running("sleep 301") == 0).await;
+    until(|| running("sleep 301").len() == 1).await;
+    kill("sleep 301");
+    until(|| running("sleep 301").is_empty()).await;
     // Its end is collected too: the group is nobody's then.
     until(|| !has_group(id)).await;
     let mut other = foreign(id);
@@ -149,7 +165,7 @@ async fn what_a_leader_leaves_in_its_group_is_ended() {
         start(&format!("env -i PATH={path} sleep 302 >/dev/null 2>&1 & sleep 303 >/dev/null 2>&1 & exit 0"))
             .await;
     process.ended().await;
-    until(|| running("sleep 302") == 1 && running("sleep 303") == 1).await;
+    until(|| running("sleep 302").len() == 1 && running("sleep 303").len() == 1).await;
     process.kill().await;
-    until(|| running("sleep 302") + running("sleep 303") == 0).await;
+    until(|| running("sleep 302").is_empty() && running("sleep 303").is_empty()).await;
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Ended, Folder, ended, program};
+use crate::support::{Ended, Folder, Signal, ended, program, tell};
 use serde_json::{Value, json};
 
 /// A home that has no configuration yet.
@@ -335,12 +335,12 @@ fn what_a_start_fails_on_is_found_before_it() {
     // The database: left by a daemon that was stopped and by one that was killed, damaged, and cut short.
     ok(folder.run(&["start"]));
     let running: Value = serde_json::from_str(&ok(folder.run(&["status", "--json"])).out).unwrap();
-    let pid = running["pid"].to_string();
+    let pid = u32::try_from(running["pid"].as_u64().unwrap()).unwrap();
     let database = folder.state_file("state.db");
     let state = database.parent().unwrap();
     let log = folder.state_file("state.db-wal");
     assert!(log.metadata().unwrap().len() > 0, "what it wrote last is in the log");
-    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+    tell(pid, Signal::KILL);
     let begun = std::time::Instant::now();
     while !folder.run(&["status"]).out.starts_with("None running") {
         assert!(begun.elapsed() < crate::support::LIMIT, "it outlives a kill");

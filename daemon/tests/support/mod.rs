@@ -194,13 +194,16 @@ pub struct Ended {
     pub err: String,
 }
 
-/// The program, with nothing of this machine's own configuration: the one of these tests, or another build of it that
-/// `OSTLER_TEST_PROGRAM` names, for measurements.
+/// The program, with nothing of this machine's own configuration and the home of no user: the one of these tests, or another
+/// build of it that `OSTLER_TEST_PROGRAM` names, for measurements.
 pub fn program() -> Command {
     let other = std::env::var_os("OSTLER_TEST_PROGRAM");
     let mut command = Command::new(other.unwrap_or_else(|| env!("CARGO_BIN_EXE_ostler").into()));
     command.env_remove("XDG_CONFIG_HOME").env_remove("OSTLER_CONFIG").env("NO_COLOR", "1");
     command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
+    let home = concat!(env!("CARGO_TARGET_TMPDIR"), "/home");
+    fs::create_dir_all(home).unwrap();
+    command.env("HOME", home).env("GIT_CONFIG_NOSYSTEM", "1").env_remove("XDG_RUNTIME_DIR");
     for name in ostler_contract::proxy::variables() {
         command.env_remove(name);
     }

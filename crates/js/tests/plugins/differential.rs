@@ -5,7 +5,6 @@
 //! of rows, so that the file only shrinks. Where there is no Node (`support::node`), nothing is compared; `.ci/run` fails
 //! then. `OSTLER_SEEDS` is the number of programs of each area; with another than the usual one, numbers of rows are not
 //! compared. `OSTLER_SHOWN` is how many rows of a label a failure shows, and with `OSTLER_KNOWN=1` it shows the known ones.
-#![allow(clippy::print_stderr)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -52,7 +51,7 @@ async fn here(area: &str, seeds: u64) -> Vec<Value> {
 
 async fn same(area: &str) {
     let Some(node) = node() else {
-        eprintln!("{area}: not compared, Node is not installed");
+        not_run("Node is not installed");
         return;
     };
     let seeds = std::env::var("OSTLER_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);

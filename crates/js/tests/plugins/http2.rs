@@ -1,7 +1,6 @@
 //! `node:http2` against servers that run on Node: a program sees the same here as on Node.
 //!
 //! Where there is no Node (`support::node`), nothing is compared; `.ci/run` fails then.
-#![allow(clippy::print_stderr)]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -41,7 +40,7 @@ impl Drop for Servers {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_sees_what_it_sees_on_node() {
     let Some(node) = node() else {
-        eprintln!("not compared, Node is not installed");
+        not_run("Node is not installed");
         return;
     };
     let servers = Servers::start(&node);

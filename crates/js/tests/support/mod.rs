@@ -16,6 +16,10 @@ use ostler_contract::*;
 use ostler_js::{Engine, JsOptions, JsSource, Line};
 use tokio::sync::Notify;
 
+mod not_run;
+
+pub use not_run::not_run;
+
 /// Node, to compare with: the program that `OSTLER_NODE` names, or the npm package `node` that `.ci/lint` installs.
 pub fn node() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("OSTLER_NODE") {

@@ -5,6 +5,7 @@
 mod edits;
 mod killed;
 mod lines;
+mod not_run;
 
 mod atomic;
 mod automations;

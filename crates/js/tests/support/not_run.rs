@@ -1,0 +1,1 @@
+../../../testkit/src/not_run.rs
