@@ -1,6 +1,6 @@
 //! Checks in addition to the compiler's: allowed crate dependencies, words that a crate must not contain, owners parsed
 //! by hand, crates with `unsafe`, lengths of files, top-level entries, tests named by the ledger, the format and citations of decisions, the pages and links of
-//! the book, generated files, and what published crates need.
+//! the book, generated files, the features that tests share with the program, tests that are unreliable, and what published crates need.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,6 +33,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "ostler-testkit",
         ],
     ),
+    // Selects features, and has no code.
+    ("ostler-test-features", &["ostler-ports"]),
     ("ostler-testkit", &["ostler-contract", "ostler-engine", "ostler-loader", "ostler-protocol"]),
     ("ostler-bench", &["ostler-contract", "ostler-js", "ostler-ports", "xtask"]),
     ("xtask", &["ostler-contract"]),
@@ -133,6 +135,8 @@ pub fn check(root: &Path) -> Vec<String> {
     crate::decisions::check(root, &mut problems);
     crate::book::check(root, &mut problems);
     crate::generate::check(root, &mut problems);
+    crate::features::check(root, &mut problems);
+    crate::unreliable::check(root, &mut problems);
     crate::verify::check_page(root, &mut problems);
     problems
 }
