@@ -8,7 +8,7 @@ use ostler_contract::call::Signature;
 use ostler_contract::points::{Emit, SessionStore};
 use ostler_contract::{Call, Thrown, Value, json};
 use ostler_ports::{SqliteSessions, StateDb};
-use ostler_testkit::cases::empty_sessions;
+use ostler_testkit::cases::{at_once, empty_sessions};
 use ostler_testkit::wrapped_store::{WrapCall, wrapped_store};
 use ostler_testkit::{MemoryHost, RawClient, Stage};
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ fn store() -> SessionStore {
 
 /// A store whose writes of turns are answered as often as `gate` lets them.
 fn gated(gate: &Arc<Semaphore>) -> SessionStore {
-    let own = store();
+    let own = at_once(store());
     let (set_turn, gate) = (own.set_turn.clone().unwrap(), gate.clone());
     let set_turn = Call::new(move |arguments: (String, String, u64, _)| {
         let (written, gate) = (set_turn.unbounded(arguments), gate.clone());
@@ -89,7 +89,7 @@ async fn a_backend_begins_while_its_turn_is_stored_and_is_published_after_that()
 }
 
 /// Else a host that is killed in between would find the message in the queue and tell the backend again.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_backend_hears_of_a_message_that_waited_once_its_turn_is_stored() {
     let (stage, gate) = (Stage::default(), Arc::new(Semaphore::new(1)));
     let (_host, mut client) = host(&stage, gated(&gate)).await;

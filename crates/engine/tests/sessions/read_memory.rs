@@ -12,6 +12,7 @@ use ostler_contract::points::{ResourceContent, SessionStore};
 use ostler_contract::{Call, Value, json};
 use ostler_engine::{Limits, PluginFolders};
 use ostler_ports::{SqliteSessions, StateDb};
+use ostler_testkit::cases::at_once;
 use ostler_testkit::{MemoryHost, RawClient};
 use tokio::sync::Semaphore;
 
@@ -22,8 +23,6 @@ const CONNECTION: usize = 2 * MIB;
 const SIZE: usize = 600_000;
 /// How many requests are sent: as many as a connection has served concurrently.
 const READS: u64 = 4;
-/// How long a read that must not happen is waited for.
-const NOT_LONG: Duration = Duration::from_millis(300);
 
 async fn host(store: SessionStore) -> MemoryHost {
     host_of(16 * MIB, store).await
@@ -43,7 +42,7 @@ async fn host_of(memory: usize, store: SessionStore) -> MemoryHost {
 /// Returns a store in memory, and how often it has read an attachment.
 fn counting_store() -> (SessionStore, Arc<AtomicUsize>) {
     let db = StateDb::memory().unwrap();
-    let mut store = Arc::new(SqliteSessions::new(db, Arc::new(|_: String| {}))).into_point();
+    let mut store = at_once(Arc::new(SqliteSessions::new(db, Arc::new(|_: String| {}))).into_point());
     let (read, reads) = (store.attachment.take().unwrap(), Arc::<AtomicUsize>::default());
     let counted = reads.clone();
     store.attachment = Some(Call::new(move |arguments| {
@@ -68,6 +67,11 @@ async fn with_attachment(client: &mut RawClient) -> (String, String) {
     client.actions_until("chat/turnComplete").await;
     let uri = started["action"]["message"]["attachments"][0]["uri"].as_str().unwrap();
     (uri.to_owned(), data)
+}
+
+/// Waits until every task waits: paused time passes only then.
+async fn everything_waits() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
 /// Requests a resource without receiving an answer.
@@ -96,7 +100,7 @@ async fn content(client: &mut RawClient) -> Value {
     answer["result"]["data"].clone()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_attachment_is_read_when_there_is_memory_for_it() {
     let (store, reads) = counting_store();
     let host = host(store).await;
@@ -105,7 +109,7 @@ async fn an_attachment_is_read_when_there_is_memory_for_it() {
     reader.initialize("reader").await;
     let (uri, data) = with_attachment(&mut writer).await;
     ask(&reader, &uri).await;
-    tokio::time::sleep(NOT_LONG).await;
+    everything_waits().await;
     assert_eq!(reads.load(Ordering::SeqCst), 1, "the others wait until the answer is received");
     for _ in 0..READS {
         assert_eq!(content(&mut reader).await, data.as_str());
@@ -161,7 +165,7 @@ async fn content_of_a_client_without_memory_is_requested_again_when_there_is() {
     assert!(why.starts_with("the memory for answers is in use"), "{why}");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn attachments_are_read_for_backends_when_there_is_memory_for_them() {
     let (mut store, reads) = counting_store();
     let (read, open) = (store.attachment.take().unwrap(), Arc::new(Semaphore::new(0)));
@@ -191,7 +195,7 @@ async fn attachments_are_read_for_backends_when_there_is_memory_for_them() {
             .await;
         readers.push(reader);
     }
-    tokio::time::sleep(NOT_LONG).await;
+    everything_waits().await;
     assert_eq!(reads.load(Ordering::SeqCst), 3, "the others wait until there is memory");
     let mut ends: FuturesUnordered<_> =
         readers.iter_mut().map(|reader| reader.actions_until("chat/turnComplete")).collect();
@@ -246,7 +250,7 @@ async fn serve_plugin(publisher: &mut RawClient, content: &str, reads: usize) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn plugins_of_clients_are_copied_when_there_is_memory_for_them() {
     /// The number of copies, and of those for which a quarter of the memory is enough.
     const COPIES: usize = 6;
@@ -269,7 +273,7 @@ async fn plugins_of_clients_are_copied_when_there_is_memory_for_them() {
     }
     let content = "x".repeat(700_000);
     serve_plugin(&mut publisher, &content, COPIES).await;
-    tokio::time::sleep(NOT_LONG).await;
+    everything_waits().await;
     assert_eq!(folders.writes.load(Ordering::SeqCst), AT_ONCE, "the others wait until there is memory");
     let used = host.host.core.budget.used();
     assert!(used <= 6 * MIB, "{used} bytes are in use");
