@@ -591,6 +591,7 @@ async fn agrees_in_the_end(watching: Watching, seed: u64) {
             9 if kept.path("notes").exists() => kept.replace(&file, &format!("---\nn: {step}\n---\n")),
             10 => drop(fs::rename(kept.path(&file), kept.path(&format!("notes/r{}.md", dice.roll(8))))),
             11 if dice.roll(8) == 0 => drop(fs::remove_dir_all(kept.path("notes"))),
+            // Less than 20 ms: the watcher sees any part of the steps.
             _ => tokio::time::sleep(Duration::from_millis(dice.roll(20))).await,
         }
     }
