@@ -135,8 +135,10 @@ impl WrapCall for Slow {
                     true => Some(latency.writes.lock().await),
                     false => None,
                 };
+                // Time is paused.
                 tokio::time::sleep(latency.roll()).await;
                 let answer = futures::executor::block_on(call.unbounded(arguments));
+                // Time is paused.
                 tokio::time::sleep(latency.roll()).await;
                 answer
             }
@@ -190,6 +192,7 @@ async fn settle(peers: &mut [Peer], rounds: usize, each: Duration) {
         for peer in peers.iter_mut() {
             peer.exchange().await;
         }
+        // Time is paused.
         tokio::time::sleep(each).await;
     }
 }

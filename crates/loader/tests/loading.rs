@@ -38,6 +38,7 @@ impl PluginSource for Fakes {
         match name.starts_with("slow") {
             false => ostler_contract::live::ready(module),
             true => Box::pin(async {
+                // The test of it pauses time.
                 tokio::time::sleep(Duration::from_secs(6)).await;
                 module
             }),

@@ -128,6 +128,7 @@ async fn pass(
         let open = |network: &Network| network.drops == born.drops && !network.is_stalled;
         let Ok(delay) = changes.wait_for(open).await.map(|network| network.delay) else { break };
         if !delay.is_zero() {
+            // The slow network that the test asked for.
             tokio::time::sleep(delay).await;
         }
         if to.write_all(&buffer[..length]).await.is_err() {

@@ -198,6 +198,7 @@ impl Stage {
                         match (never, is_later) {
                             (true, false) => std::future::pending().await,
                             (true, true) => {
+                                // The test that says this pauses time.
                                 tokio::time::sleep(Duration::from_millis(4500)).await;
                                 Ok(true)
                             }

@@ -220,7 +220,7 @@ const GONE =
 
 /** What a request returns once it succeeds: the host reads a file in a moment. */
 async function retried(request) {
-  for (const deadline = Date.now() + 15000; ; await new Promise((next) => setTimeout(next, 50))) {
+  for (const deadline = Date.now() + 15000; ; await new Promise((next) => setTimeout(next, 20))) {
     try {
       return await request();
     } catch (error) {

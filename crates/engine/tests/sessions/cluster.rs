@@ -743,6 +743,7 @@ impl WrapCall for Unsure {
             async move {
                 let answer = call.unbounded(arguments).await;
                 if !writes && unsure.is_slow.load(Ordering::Relaxed) {
+                    // Tests with a slow store pause time.
                     tokio::time::sleep(Duration::from_secs(5)).await;
                 }
                 match if writes { &unsure.loses_answers } else { &unsure.is_unreadable } {
@@ -1131,6 +1132,7 @@ async fn settle(hosts: &[ClusteredHost], peers: &mut [Peer], rounds: usize, each
         for peer in peers.iter_mut() {
             peer.exchange(hosts).await;
         }
+        // Time is paused.
         tokio::time::sleep(each).await;
     }
 }

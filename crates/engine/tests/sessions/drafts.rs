@@ -78,6 +78,7 @@ fn is_there(host: &MemoryHost) -> bool {
 
 /// Lets time pass, and everything happen that is due.
 async fn pass(time: Duration) {
+    // Time is paused.
     tokio::time::sleep(time).await;
 }
 

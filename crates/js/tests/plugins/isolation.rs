@@ -130,6 +130,7 @@ async fn a_module_that_never_pauses_or_never_settles_is_given_up() {
     let path = folder
         .write("index.mjs", "setInterval(() => {}, 1);\nawait new Promise((go) => { globalThis.go = go; });");
     let import = JsSource::new(loader.options.clone()).import(&path, "text");
+    // The import is dropped while the module waits; nothing is settled that could mark it.
     tokio::time::timeout(Duration::from_millis(20), import).await.unwrap_err();
     until("the engines end", || Arc::strong_count(&loader.options.log) == 1).await;
 }

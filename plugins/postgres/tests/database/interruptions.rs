@@ -68,7 +68,7 @@ async fn no_acknowledged_write_is_lost_or_stored_twice_when_the_server_restarts(
                             done.fetch_add(1, Ordering::Relaxed);
                         }
                         // The database is unavailable.
-                        Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                        Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
                     }
                 }
                 told

@@ -127,6 +127,7 @@ impl Kept {
                 async move {
                     let slow = *run.slow.lock().unwrap();
                     if let Some(slow) = slow {
+                        // Tests that set it pause time.
                         tokio::time::sleep(slow).await;
                     }
                     if run.stuck.load(Ordering::SeqCst) {
@@ -286,6 +287,7 @@ pub async fn settle() {
 
 /// Lets time pass.
 pub async fn pass(seconds: u64) {
+    // Time is paused.
     tokio::time::sleep(std::time::Duration::from_secs(seconds)).await;
     settle().await;
 }

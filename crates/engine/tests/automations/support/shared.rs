@@ -149,6 +149,7 @@ impl Member {
                 };
                 inner.unbounded((run,)).await?;
                 member.town.notify();
+                // Tests that set it pause time.
                 tokio::time::sleep(2 * answer_takes).await;
                 Ok(())
             }
@@ -214,6 +215,7 @@ impl SharedRuns for Member {
             return ready(Ok(Sent::Stored(keys)));
         }
         Box::pin(async move {
+            // Tests that set it pause time.
             tokio::time::sleep(answer_takes).await;
             Ok(Sent::Stored(keys))
         })
