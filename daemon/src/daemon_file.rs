@@ -346,7 +346,8 @@ mod tests {
             lock
         });
         let child = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(200));
+            // Longer than the other thread takes until it finds the locks taken.
+            std::thread::sleep(Duration::from_millis(100));
             drop(locks);
         });
         drop(Holding::take(folders).unwrap());

@@ -203,6 +203,7 @@ async fn round(folder: &Folder, at: u32, told: &mut Told, dice: &mut Dice) {
     let editor = tokio::spawn(edit(folder.path().join("notes/edited.md"), stopped));
     // Another moment every time: while it starts to work, or in the middle of it.
     let longest = if told.of_every_kind() { LONGEST } else { LONGEST * (at + 1) };
+    // The moment of the kill.
     tokio::time::sleep(Duration::from_micros(dice.roll(longest.as_micros() as u64))).await;
     daemon.kill();
     for lane in talk_all {

@@ -127,6 +127,7 @@ async fn play(steps: &[Choice]) -> Result<(), String> {
                     }
                 }
             }
+            // Up to 32 ms: what the daemon and the connection do in between is any part of their work.
             Step::Wait => tokio::time::sleep(Duration::from_millis(u64::from(how) / 8)).await,
             step => {
                 let peer = &mut peers[client];
@@ -177,7 +178,7 @@ async fn equal(daemon: &Daemon, peers: &mut [Peer]) -> Result<(), String> {
         if compared.is_ok() || Instant::now() > end {
             return compared;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -279,11 +279,11 @@ fn the_log_is_printed_and_followed() {
     let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(rows.iter().any(|row| row["at"].is_string()), "{rows:?}");
 
-    let mut follow = folder.command(&["logs", "-f", "-n", "0"]);
+    let mut follow = folder.command(&["logs", "-f", "-n", "1"]);
     let mut follow = follow.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // Whenever it began to look: what is written from then on is seen.
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // Lines that are written after the last one was printed are followed.
+    lines.next().unwrap();
     assert_eq!(folder.run(&["stop"]).code, Some(0));
     assert!(lines.any(|line| line.ends_with(" stopping")));
     follow.kill().unwrap();

@@ -91,7 +91,7 @@ fn native(host: PluginHost, _: Options) -> Result<(), Thrown> {
         let host = first.clone();
         async move {
             // The others would close before it if it were not awaited.
-            tokio::time::sleep(Duration::from_millis(30)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
             host.log("closes first".into())
         }
     }))?;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::{Client, Daemon, Folder, Signal, tell};
+use futures::future::join_all;
 use serde_json::{Value, json};
 
 /// Clients that work at the same time.
@@ -17,8 +18,9 @@ const ROUNDS: u64 = 16;
 const TOGETHER: Duration = Duration::from_secs(15);
 /// At most this many acknowledgments are seen before a kill.
 const MOST: u64 = 60;
-/// How long a client waits for an acknowledgment that must not come.
-const SILENCE: Duration = Duration::from_millis(400);
+/// How long clients wait for acknowledgments that must not come. Nothing is ordered after them: what is asked next of a
+/// session waits for the same commit.
+const SILENCE: Duration = Duration::from_millis(200);
 
 /// What clients saw acknowledged, by session.
 #[derive(Debug, Default)]
@@ -206,7 +208,7 @@ impl Waiting {
     }
 
     /// No frame acknowledges it for a while.
-    async fn stays_silent(&mut self) {
+    async fn stay_silent(&mut self) {
         let until = tokio::time::Instant::now() + SILENCE;
         while let Ok(frame) = tokio::time::timeout_at(until, self.client.next_frame()).await {
             let frame = frame.expect("the connection is open");
@@ -264,9 +266,7 @@ async fn nothing_is_acknowledged_while_it_cannot_be_committed() {
     for client in &mut clients {
         client.send().await;
     }
-    for client in &mut clients {
-        client.stays_silent().await;
-    }
+    join_all(clients.iter_mut().map(Waiting::stay_silent)).await;
     // Killed during the commit: nothing was promised, and the next start is whole.
     daemon.kill();
     drop(lock);
@@ -334,11 +334,14 @@ fn commits(folder: &Folder) -> usize {
     frames.filter(|frame| number(&frame[4..8]) > 0).count()
 }
 
-/// Waits until what the host writes later is written; returns the number of commits. The thread that writes rests for
-/// half a second at most before it writes more.
+/// How long the log does not grow once what the host writes later is written: the thread that writes rests for half a
+/// second at most before it writes more.
+const LATER: Duration = Duration::from_millis(650);
+
+/// Waits until what the host writes later is written; returns the number of commits.
 async fn settled(folder: &Folder) -> usize {
     let (mut seen, mut since) = (commits(folder), Instant::now());
-    while since.elapsed() < Duration::from_millis(1200) {
+    while since.elapsed() < LATER {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let now = commits(folder);
         if now != seen {

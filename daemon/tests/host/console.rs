@@ -229,7 +229,7 @@ async fn a_sign_in_ends_with_its_token() {
     let end = std::time::Instant::now() + LIMIT;
     while me(&daemon, &headers).await.0 != 401 {
         assert!(std::time::Instant::now() < end, "the sign-in of a replaced token goes on");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

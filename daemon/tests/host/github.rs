@@ -731,13 +731,13 @@ async fn merge_requests_of_gitlab_are_found_and_created() {
     // A secret that is replaced is used without a restart.
     yard.folder.write("vault.json", r#"{ "host:lab": "newer-SECRET" }"#);
     for attempt in 0.. {
-        assert!(attempt < 100, "the new secret is used");
+        assert!(attempt < 500, "the new secret is used");
         let before = lab.seen().len();
         propose(&mut client, json!({})).await.unwrap();
         if lab.seen()[before..].iter().all(|seen| seen.header("authorization") == "Bearer newer-SECRET") {
             break;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     yard.log();
 }

@@ -518,7 +518,7 @@ async fn a_user_has_so_many_streams_and_a_closed_one_is_noticed() {
     let closed = std::time::Instant::now();
     while Events::ask(&daemon, "/api/runs", &ada, None).await.0 != "HTTP/1.1 200 OK" {
         assert!(closed.elapsed().as_secs() < 14, "closed connections hold their places");
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }
 

@@ -50,7 +50,7 @@ export function apply(host) {
   host.registerTool({ definition: { name: 'say' }, run: () => host.say('too late') });
   host.registerClose(async () => {
     // The others would close before it if it were not awaited.
-    await new Promise((resolve) => setTimeout(resolve, 30));
+    await new Promise((resolve) => setTimeout(resolve, 20));
     host.log('closes first');
   });
   host.registerClose(() => {
