@@ -561,7 +561,45 @@ fn checked(report: &Value) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use futures::{SinkExt, StreamExt};
+    use tokio_tungstenite::tungstenite::Message;
+
     use super::*;
+    use crate::answer::Common;
+
+    /// Answers one client: the check after 31 seconds.
+    async fn serve(listener: tokio::net::TcpListener) {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
+        while let Some(Ok(Message::Text(asked))) = socket.next().await {
+            let asked: Value = serde_json::from_str(&asked).unwrap();
+            let result = match asked["method"].as_str() {
+                Some(CHECK) => {
+                    // Time is paused.
+                    tokio::time::sleep(Duration::from_secs(31)).await;
+                    json!({ "reply": "hay" })
+                }
+                _ => json!({ "protocolVersion": "1.0.0", "serverSeq": 0, "snapshots": [] }),
+            };
+            let answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result });
+            socket.send(Message::text(answer.to_string())).await.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_check_may_take_longer_than_the_30_seconds_of_other_requests() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let remote = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(serve(listener));
+        let at = Place::of_process(&Common { remote: Some(remote), ..Common::default() }).unwrap();
+        let asked = AskedHost::open(&at).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        let answer = asked.required(&at, CHECK, JsonObject::new()).await.unwrap();
+        assert_eq!(answer, json!({ "reply": "hay" }));
+        assert!(begun.elapsed() >= Duration::from_secs(31), "{:?}", begun.elapsed());
+    }
 
     #[test]
     fn an_agent_that_reported_nothing_is_listed_by_its_name() {

@@ -114,6 +114,7 @@ impl Agent {
         let (mut out, session) = (self.out.try_clone().unwrap(), self.session.clone());
         std::thread::spawn(move || {
             for (millis, text) in late {
+                // As long as the script says.
                 sleep(Duration::from_millis(millis));
                 let params = json!({ "sessionId": session, "update": chunk(&text) });
                 let message = match text.starts_with('{') {
@@ -146,6 +147,7 @@ impl Agent {
                     self.insist(&logged);
                     return message;
                 }
+                // Until it is killed.
                 _ if self.config["ignoreEof"] == true => sleep(Duration::from_secs(600)),
                 _ => exit(0),
             }
@@ -402,6 +404,7 @@ impl Agent {
                 }
                 "!withdraw" => self.ask_and_withdraw(&json()),
                 "!env" => self.say(&std::env::var(rest).unwrap_or_else(|_| "nothing".to_owned())),
+                // As long as the script says.
                 "!sleep" => sleep(Duration::from_millis(rest.parse().unwrap())),
                 "!fill" => {
                     // Written to, so that it is occupied; never freed.
@@ -415,6 +418,7 @@ impl Agent {
                     let _ = Command::new("sh")
                         .args(["-c", "kill -KILL $0", &std::process::id().to_string()])
                         .status();
+                    // Until the signal arrives.
                     sleep(Duration::from_secs(10));
                 }
                 "!hang" => return None,
@@ -430,7 +434,8 @@ impl Agent {
                         self.handle(&message);
                     }
                     if !rest.is_empty() {
-                        sleep(Duration::from_millis(300));
+                        // The host begins the next turn before it is said, if it does not wait for this one.
+                        sleep(Duration::from_millis(100));
                         self.say(rest);
                     }
                     return Some("cancelled");
@@ -482,7 +487,8 @@ impl Agent {
 
     fn ask_and_withdraw(&mut self, params: &Value) {
         let id = self.ask("session/request_permission", params.clone());
-        sleep(Duration::from_millis(50));
+        // The question may be asked by then, or not.
+        sleep(Duration::from_millis(20));
         self.send(json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": { "requestId": id } }));
         let answer = self.answer_of(&id);
         self.say(&answer.to_string());

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::wait_for;
 use crate::talk::{Stage, all, last, text_of};
 
 fn text(text: &str) -> Value {
@@ -71,14 +72,14 @@ async fn parts_that_come_after_the_answer_are_in_the_turn() {
 async fn parts_that_trickle_after_the_answer_are_in_their_turn_and_not_in_the_next() {
     let stage = Stage::new(json!({}));
     let mut talk = stage.talk().await;
-    let said = talk.say("!say early\n!trickle 100 20").await;
-    assert_eq!(said, format!("early{}", ".".repeat(100)));
+    let said = talk.say("!say early\n!trickle 40 20").await;
+    assert_eq!(said, format!("early{}", ".".repeat(40)));
     assert_eq!(talk.say("!sleep 500\n!say second").await, "second");
 }
 
 #[tokio::test]
 async fn parts_that_come_after_the_turn_are_a_turn_of_the_agent() {
-    for millis in [120, 400, 1500] {
+    for millis in [120, 400, 800] {
         let stage = Stage::new(json!({}));
         let mut talk = stage.talk().await;
         assert_eq!(talk.say(&format!("!say early\n!after {millis} late\n!after 20 r")).await, "early");
@@ -95,13 +96,18 @@ async fn parts_that_come_after_the_turn_are_a_turn_of_the_agent() {
 
 #[tokio::test]
 async fn parts_that_come_after_a_cancelled_turn_are_in_no_turn() {
-    let stage = Stage::new(json!({}));
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let stage = Stage::new(json!({ "log": log.path() }));
     let mut talk = stage.talk().await;
-    let turn = talk.begin("!say begun\n!after 300 late\n!wait").await;
+    let ask = json!({ "jsonrpc": "2.0", "id": "late", "method": "fs/read_text_file", "params": {
+        "sessionId": "session-1", "path": stage.work().join("missing") } });
+    let turn = talk.begin(&format!("!say begun\n!after 100 late\n!later {ask}\n!wait")).await;
     talk.until(&["chat/responsePart"]).await;
     talk.act(json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 })).await;
     talk.until(&["chat/turnCancelled"]).await;
-    tokio::time::sleep(std::time::Duration::from_millis(800)).await;
+    // The host answers what the agent asks after its late words.
+    let answered = || std::fs::read_to_string(log.path()).unwrap().contains("\"id\":\"late\"").then_some(());
+    wait_for(answered).expect("the agent is answered");
     let seen = talk.turn("!say second").await;
     assert_eq!(text_of(&seen), "second");
     assert_eq!(all(&seen, "chat/turnStarted").len(), 1, "{seen:#?}");

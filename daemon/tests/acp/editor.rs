@@ -390,7 +390,8 @@ async fn an_approval_that_the_editor_does_not_decide_is_denied() {
     let (_, _, responder) = editor.request().await;
     let seen = talk.until(&["session/inputNeededSet"]).await;
     responder.respond(cancelled()).unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // The daemon hears of a denial, if there is one, before it is asked this.
+    editor.ask("session/list", json!({})).await.unwrap();
     let request = &crate::talk::last(&seen)["request"];
     let action = json!({ "type": "chat/toolCallConfirmed", "turnId": request["turnId"],
         "toolCallId": request["toolCall"]["toolCallId"], "approved": true, "confirmed": "user-action",
@@ -555,9 +556,9 @@ async fn an_agent_reads_the_unsaved_text_of_an_editor() {
     let (open, closed) = (stage.work().join("open file.txt"), stage.work().join("closed.txt"));
     std::fs::write(&open, "saved").unwrap();
     std::fs::write(&closed, "saved").unwrap();
-    // Its announcement is a request of its own.
     editor.say(&session, "hello").await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // Its announcement is a request of its own, whose answer only the bridge receives.
+    tokio::time::sleep(Duration::from_millis(50)).await;
     let read = |path: &std::path::Path| format!("!request fs/read_text_file {}", json!({ "path": path }));
     let answer = editor.prompt(&session, &read(&open));
     let (method, params, responder) = editor.request().await;
@@ -654,7 +655,8 @@ async fn an_editor_that_reads_nothing_costs_a_bounded_amount() {
     for _ in 0..TURNS {
         talk.turn(&format!("!bulk {CHUNKS} {CHUNK}")).await;
     }
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    // What the other process reads next: it cannot say that it has read all that it will.
+    tokio::time::sleep(Duration::from_millis(200)).await;
     let more = memory().saturating_sub(before);
     assert!(more < TURNS * CHUNKS * CHUNK / 2, "{more} bytes wait for an editor that reads nothing");
 }
@@ -684,9 +686,13 @@ async fn a_daemon_is_started_on_demand_and_outlives_the_editor() {
     let (_, updates) = editor.say(&session, "!say up").await;
     assert_eq!(said(&updates, "agent_message_chunk"), "up");
     assert_eq!(editor.close().await, Some(0));
-    tokio::time::sleep(Duration::from_millis(200)).await;
     let status = folder.run(&["status"]);
     assert_eq!(status.code, Some(0), "{status:?}");
+    let mut next = Editor::start(&folder, &["--no-start", "--provider", "fake"]).await;
+    let (session, _) = next.open(&folder.path().canonicalize().unwrap()).await;
+    let (_, updates) = next.say(&session, "!say still up").await;
+    assert_eq!(said(&updates, "agent_message_chunk"), "still up");
+    assert_eq!(next.close().await, Some(0));
     assert_eq!(folder.run(&["stop"]).code, Some(0));
 }
 

@@ -123,7 +123,7 @@ async fn requests_whose_answers_are_not_read_wait_in_the_agent() {
     let begun = Instant::now();
     let params = json!({ "path": file });
     let turn = talk
-        .begin(&format!("!say begun\n!requests 200 fs/read_text_file {params}\n!sleep 3000\n!exit 0"))
+        .begin(&format!("!say begun\n!requests 200 fs/read_text_file {params}\n!sleep 2000\n!exit 0"))
         .await;
     let seen = talk.until(&["chat/error", "chat/turnComplete"]).await;
     assert_eq!(last(&seen)["turnId"], turn.as_str());

@@ -163,17 +163,6 @@ fn an_agent_that_is_not_configured_is_refused_with_the_configured_ones() {
 }
 
 #[test]
-fn a_check_may_take_longer_than_other_requests() {
-    let options = json!({ "agents": { "fake": agent::entry(json!({})) } });
-    let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/acp", "options": options }] }));
-    let _daemon = folder.start();
-    // A client waits 30 seconds for other answers.
-    let ended = folder.run(&["agent", "check", "fake", "--prompt", "!sleep 31000\n!say hay"]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.out.contains("  reply      hay\n"), "{ended:?}");
-}
-
-#[test]
 fn an_agent_whose_name_another_plugin_has_is_not_shown_as_available() {
     let other = "export const name = 'other'
 export const apply = (host) => host.registerAgent({ provider: 'fake', displayName: 'Other',

@@ -185,6 +185,6 @@ async fn an_agent_runs_in_a_container_and_ends_with_it() {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while talk.client.request("resourceList", list.clone()).await.unwrap()["entries"] != json!([]) {
         assert!(std::time::Instant::now() < end, "the container is left");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
 }

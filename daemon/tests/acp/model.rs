@@ -133,6 +133,7 @@ impl Answer {
     /// Each word after its pause.
     fn each(&self, mut say: impl FnMut(&str) -> std::io::Result<()>) -> std::io::Result<()> {
         for word in &self.words {
+            // Slow enough that a test can cancel it in between.
             thread::sleep(self.pause);
             say(word)?;
         }

@@ -130,13 +130,13 @@ async fn an_approval_before_the_session_is_open_is_asked_of_the_user() {
         "options": [{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }] });
     let requests = json!([["session/request_permission", permission]]);
     let stage =
-        Stage::with(json!({ "requests": { "session/new": requests } }), json!({ "startTimeoutSeconds": 3 }));
+        Stage::with(json!({ "requests": { "session/new": requests } }), json!({ "startTimeoutSeconds": 2 }));
     let mut talk = stage.talk().await;
     let turn = talk.begin("!answers").await;
     let seen = talk.until(&["session/inputNeededSet", "chat/error"]).await;
     assert_eq!(last(&seen)["request"]["turnId"], turn.as_str(), "{seen:#?}");
-    // The user may take longer than the agent.
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    // The user may take longer than the agent, whose time is over unnoticed.
+    tokio::time::sleep(Duration::from_millis(2200)).await;
     let answer = json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": "c", "approved": true,
         "confirmed": "user-action" });
     talk.act(answer).await;
@@ -248,12 +248,12 @@ async fn an_approval_in_a_turn_of_the_agent_waits_for_the_user() {
     let ask = json!({ "jsonrpc": "2.0", "id": "late", "method": "session/request_permission", "params": {
         "sessionId": "session-1", "toolCall": { "toolCallId": "c", "title": "Run ls", "kind": "execute" },
         "options": [{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }] } });
-    talk.say(&format!("!say early\n!after 600 late\n!later {ask}")).await;
+    talk.say(&format!("!say early\n!after 200 late\n!later {ask}")).await;
     let seen = talk.until(&["session/inputNeededSet"]).await;
     let turn = last(&seen)["request"]["turnId"].clone();
     assert_eq!(all(&seen, "chat/turnStarted")[0]["turnId"], turn, "{seen:#?}");
-    // Much longer than nothing may come in such a turn.
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    // Longer than nothing may come in such a turn before it ends, which is 400 ms.
+    tokio::time::sleep(Duration::from_millis(600)).await;
     let answer = json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": "c", "approved": true,
         "confirmed": "user-action" });
     talk.act(answer).await;
@@ -271,7 +271,7 @@ async fn an_agent_that_ends_while_its_own_turn_asks_ends_the_turn() {
     let ask = json!({ "jsonrpc": "2.0", "id": "late", "method": "session/request_permission", "params": {
         "sessionId": "session-1", "toolCall": { "toolCallId": "c", "title": "Run ls", "kind": "execute" },
         "options": [{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }] } });
-    let agent = talk.say(&format!("!pid\n!after 600 late\n!later {ask}")).await;
+    let agent = talk.say(&format!("!pid\n!after 200 late\n!later {ask}")).await;
     talk.until(&["session/inputNeededSet"]).await;
     assert!(Command::new("sh").args(["-c", &format!("kill -KILL {agent}")]).status().unwrap().success());
     let seen = talk.until(&["chat/turnComplete"]).await;

@@ -134,6 +134,7 @@ async fn a_question_is_about_a_session_or_about_the_request_that_opens_it() {
     let form = json!({ "mode": "form", "message": "Which stable?",
         "requestedSchema": { "type": "object", "properties": { "n": { "type": "string" } } } });
     let url = json!({ "mode": "url", "message": "Which stable?", "elicitationId": "e", "url": "https://example.com" });
+    let mut asked = Vec::new();
     for (ask, response, end) in [
         (&form, "accept", "chat/turnComplete"),
         (&form, "cancel", "chat/error"),
@@ -144,10 +145,13 @@ async fn a_question_is_about_a_session_or_about_the_request_that_opens_it() {
         let mut talk = stage.talk().await;
         talk.begin("hello").await;
         let seen = talk.until(&["session/inputNeededSet"]).await;
-        let request = &last(&seen)["request"]["request"];
+        let request = last(&seen)["request"]["request"].clone();
         assert_eq!(request["message"], "Which stable?");
-        // A user may take longer than the agent may.
-        tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
+        asked.push((stage, talk, request, ask, response, end));
+    }
+    // A user may take longer than the agents, whose time is over unnoticed.
+    tokio::time::sleep(std::time::Duration::from_millis(2200)).await;
+    for (_stage, mut talk, request, ask, response, end) in asked {
         let mut completed =
             json!({ "type": "chat/inputCompleted", "requestId": request["id"], "response": response });
         if response == "accept" && ask == &form {
@@ -284,7 +288,7 @@ async fn every_kind_of_request_id_is_answered_and_can_be_taken_back() {
         let request =
             json!({ "jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": ask });
         let cancel = json!({ "jsonrpc": "2.0", "method": "$/cancel_request", "params": { "requestId": id } });
-        let turn = talk.begin(&format!("!raw {request}\n!sleep 300\n!raw {cancel}\n!wait")).await;
+        let turn = talk.begin(&format!("!raw {request}\n!sleep 100\n!raw {cancel}\n!wait")).await;
         talk.until(&["session/inputNeededSet"]).await;
         talk.until(&["session/inputNeededRemoved"]).await;
         let answer = wait_for(|| answer_of(&id)).expect("an answer");
@@ -363,7 +367,7 @@ async fn a_question_answered_at_its_address_is_accepted() {
     let request = json!({ "jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params });
     let complete =
         json!({ "jsonrpc": "2.0", "method": "elicitation/complete", "params": { "elicitationId": "e" } });
-    talk.begin(&format!("!raw {request}\n!sleep 300\n!raw {complete}\n!sleep 300")).await;
+    talk.begin(&format!("!raw {request}\n!sleep 100\n!raw {complete}\n!sleep 100")).await;
     let seen = talk.until(&["session/inputNeededRemoved"]).await;
     assert_eq!(all(&seen, "chat/inputCompleted")[0]["response"], "accept", "{seen:#?}");
     talk.until(&["chat/turnComplete"]).await;
