@@ -71,12 +71,13 @@ async fn cut_and_stalled_connections_lose_nothing() {
     }
     hosts[0].clients.stall();
     hosts[1].links.stall();
+    // The other processes notice silence by their own clocks.
     tokio::time::sleep(SILENT).await;
     hosts[0].clients.restore();
     hosts[1].links.restore();
     load.progresses("after clients and links were stalled").await;
-    // New connections work, so the host keeps its lease.
     hosts[2].database.forget();
+    // New connections work, so the host renews its lease in this time.
     tokio::time::sleep(SILENT).await;
     load.progresses("after connections to the database were forgotten").await;
     assert!(!hosts[2].log().contains("has lost its lease"), "{}", hosts[2].log());
@@ -98,8 +99,8 @@ async fn suspended_hosts_and_a_server_that_is_killed_lose_nothing() {
     let server = Arc::new(Postgres::start());
     let hosts = three(&server).await;
     let load = Load::start(&server, &hosts).await;
-    // It continues after others have taken its sessions over.
     hosts[1].running().signal(Signal::STOP);
+    // It continues after others have taken its sessions over.
     tokio::time::sleep(LOST_AFTER).await;
     load.progresses("without a host").await;
     hosts[1].running().signal(Signal::CONT);
@@ -153,8 +154,8 @@ async fn slow_and_locked_queries_lose_nothing() {
     hosts[0].database.delay(Duration::from_millis(150));
     load.progresses("with a slow connection to the database").await;
     hosts[0].database.restore();
-    // Longer than the limit of a statement and that of a call of the store.
     lock_turns(&server, 12);
+    // Longer than the limit of a statement and that of a call of the store.
     tokio::time::sleep(Duration::from_secs(12)).await;
     load.progresses("after turns were locked").await;
     for host in &hosts {
@@ -181,6 +182,7 @@ async fn full_disks_lose_nothing() {
     disk.fill();
     let full = || hosts.iter().all(|host| host.log().contains("the disk of the database is full"));
     until(LIMIT, "both hosts report the full disk", full).await;
+    // The server writes for a while and finds the disk full again and again, which it logs only once.
     tokio::time::sleep(Duration::from_secs(2)).await;
     disk.clear();
     server.start_unless_running();
@@ -300,48 +302,50 @@ async fn random_faults_lose_nothing() {
 
 /// Injects a fault and ends it.
 async fn inject(fault: Fault, server: &Arc<Postgres>, host: &mut Host, clock: &Clock, time: Duration) {
+    // As long as the dice say: the other processes run on the real clock.
+    let lasts = tokio::time::sleep(time);
     match fault {
         Fault::Kill => {
             host.kill();
-            tokio::time::sleep(time).await;
+            lasts.await;
             host.start();
         }
         Fault::Suspend => {
             host.running().signal(Signal::STOP);
-            tokio::time::sleep(time).await;
+            lasts.await;
             host.running().signal(Signal::CONT);
         }
         Fault::CutClients => host.clients.cut(),
         Fault::CutLinks => {
             host.links.refuse();
-            tokio::time::sleep(time).await;
+            lasts.await;
             host.links.restore();
         }
         Fault::CutDatabase => {
             host.database.refuse();
-            tokio::time::sleep(time).await;
+            lasts.await;
             host.database.restore();
         }
         Fault::StallClients => {
             host.clients.stall();
-            tokio::time::sleep(time).await;
+            lasts.await;
             host.clients.restore();
         }
         Fault::StallLinks => {
             host.links.stall();
-            tokio::time::sleep(time).await;
+            lasts.await;
             host.links.restore();
         }
         Fault::StallDatabase => {
             host.database.stall();
-            tokio::time::sleep(time).await;
+            lasts.await;
             host.database.restore();
         }
         Fault::ForgetLinks => host.links.forget(),
         Fault::ForgetDatabase => host.database.forget(),
         Fault::DelayDatabase => {
             host.database.delay(time / 40);
-            tokio::time::sleep(time).await;
+            lasts.await;
             host.database.restore();
         }
         Fault::RestartServer => restart_server(server).await,

@@ -175,7 +175,7 @@ pub async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Result<
             Ok(done) => return (done, begun.elapsed()),
             Err(why) => assert!(begun.elapsed() < LIMIT, "{what}: {why}"),
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -184,7 +184,7 @@ pub async fn until(limit: Duration, what: &str, mut holds: impl FnMut() -> bool)
     let end = Instant::now() + limit;
     while !holds() {
         assert!(Instant::now() < end, "in time: {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

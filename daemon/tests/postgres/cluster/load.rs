@@ -119,6 +119,7 @@ impl Load {
                 if let Ok(Ok(())) = written {
                     history.add(Event::Turn { session: session.clone(), id });
                 }
+                // The load that the test asked for.
                 tokio::time::sleep(pause).await;
             }
         }));
@@ -142,6 +143,7 @@ impl Load {
                     history.add(Event::Call { number });
                     number += 1;
                 }
+                // The load that the test asked for.
                 tokio::time::sleep(pause).await;
             }
         }));

@@ -91,6 +91,7 @@ async fn a_host_that_was_stopped_for_20_seconds_writes_nothing_and_recovers() {
         eventually("the takeover", async || through(&b.url, session, "t2").await).await;
     }
     assert!(stopped.elapsed() < takeover_limit() + Duration::from_secs(3), "{:?}", stopped.elapsed());
+    // The stopped process continues long after its lease has ended.
     tokio::time::sleep(Duration::from_secs(20).saturating_sub(stopped.elapsed())).await;
     a.signal(Signal::CONT);
 

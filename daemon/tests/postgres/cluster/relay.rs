@@ -49,7 +49,7 @@ async fn eventually(
             return answer.clone();
         }
         assert!(Instant::now() < end, "{method}: {answer:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

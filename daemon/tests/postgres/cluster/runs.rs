@@ -219,6 +219,7 @@ async fn overlap_and_the_cap_hold_over_two_hosts() {
         "ostler",
         &format!("UPDATE ostler.automations SET definition = jsonb_set(definition::jsonb, '{{_meta,ostler}}', '{capped}')"),
     );
+    // Both hosts read the edit after its notification, and neither reports that it has.
     tokio::time::sleep(Duration::from_secs(1)).await;
     for n in 0..10 {
         let body = json!({ "n": format!("cap-{n}"), "wait": "1ms" });
