@@ -19,3 +19,4 @@ mod unreliable;
 mod unsafety;
 pub mod verify;
 pub mod vscode;
+mod waits;
