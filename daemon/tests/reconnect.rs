@@ -82,7 +82,9 @@ async fn play(steps: &[Choice]) -> Result<(), String> {
     let repository = folder.path().canonicalize().unwrap().join("yard");
     std::fs::create_dir(&repository).unwrap();
     let run = |arguments: &[&str]| {
-        let done = std::process::Command::new("git").args(arguments).current_dir(&repository).status();
+        let mut git = std::process::Command::new("git");
+        git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        let done = git.args(arguments).current_dir(&repository).status();
         assert!(done.unwrap().success(), "{arguments:?}");
     };
     run(&["init", "-q", "-b", "main"]);

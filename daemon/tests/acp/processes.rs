@@ -469,7 +469,7 @@ async fn what_ends_by_a_signal_leaves_no_zombie() {
     let stage = Stage::with(stubborn(), json!({ "scope": "group" }));
     let daemon = stage.daemon.child.id();
     let mut talk = stage.talk().await;
-    for line in ["!abort", "!shell kill -KILL $(awk '/PPid/{print $2}' /proc/$PPID/status)\n!sleep 3000"] {
+    for line in ["!abort", "!shell kill -KILL $(sed -n 's/^PPid:.//p' /proc/$PPID/status)\n!sleep 3000"] {
         talk.fail(line).await;
         none_is_left(daemon).await;
         assert!(wait_for(|| (zombies(daemon) == 0).then_some(())).is_some(), "{line}: {}", zombies(daemon));

@@ -327,6 +327,8 @@ fn repository(dir: &Path) -> PathBuf {
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     };
     git(&["init", "-q", "-b", "main"]);
+    // The plugin reads the user's configuration, too.
+    git(&["config", "core.autocrlf", "false"]);
     git(&["add", "."]);
     git(&["commit", "-q", "-m", "Open"]);
     root
