@@ -182,6 +182,7 @@ fn the_command_line_writes_a_plugin_and_checks_it() {
 #[test]
 fn a_check_prints_what_a_plugin_logs_and_what_it_leaves_uncaught() {
     let folder = Folder::new(json!({}));
+    // The late timer is one that a check still waits for once the plugin is up.
     folder.write(
         "noisy.ts",
         "export function apply(host: { log(line: string): void; say(line: string): void; on(event: string, heard: () => void): void }) {\n  \

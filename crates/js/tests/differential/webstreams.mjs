@@ -132,6 +132,7 @@ async function pipes(random, log) {
     await later(random.below(3));
     stop.abort(random.chance(50) ? new Error('stopped') : undefined);
   }
+  // A pipe that never ends has no event.
   log.push(['piped', await Promise.race([piping, later(60).then(() => 'waits')]), through.locked, to.locked]);
   await later(3);
 }

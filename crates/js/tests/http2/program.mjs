@@ -78,6 +78,7 @@ async function endings(said, session, last) {
   said.push(await last());
   const endless = session.request({ ':path': '/endless' });
   await once(endless, 'response');
+  // A writer that is stopped has no event: what it wrote is compared after a while, here and below.
   await pause(100);
   const [, written] = await last();
   let read = 0;

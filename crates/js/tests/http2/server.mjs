@@ -58,10 +58,12 @@ const paths = {
     stream.respond({ ':status': 200 });
     stream.write('x');
     const { session } = stream;
+    // Long enough for the client to receive the head, then the frame, before what follows: neither is acknowledged.
     setTimeout(() => session.goaway(Number(headers['x-code']), stream.id, Buffer.from('why')), 100);
     setTimeout(() => { if (!stream.destroyed) stream.end('y'); }, 200);
   },
   '/cut': (stream) => { stream.respond({ ':status': 200 }); stream.write('x'); setTimeout(() => stream.session.socket && stream.session.destroy(), 20); },
+  // Later than the client, which closes its session 15 ms after the request.
   '/slow': (stream) => setTimeout(() => { if (stream.destroyed) return; stream.respond({ ':status': 200 }); stream.end('late'); }, 40),
   '/endless': (stream) => {
     let written = 0;
