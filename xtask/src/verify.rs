@@ -3,6 +3,8 @@
 //! Each check is a row of [`CHECKS`]. `.ci/run` runs a fixed subset of each, which the row describes; this command runs
 //! all of it and records date, commit and result in `docs/verification.md`.
 
+mod mutants;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -100,6 +102,13 @@ const CHECKS: &[Check] = &[
         run: |session| session.benchmarks(&["soak", "--seconds", "600"]),
     },
     Check {
+        name: "nightly",
+        what: "the program of a release: its size, its packages on clean systems, and its three main figures; needs root and an idle \
+               computer",
+        subset: "the packages, of the program that the tests built",
+        run: nightly,
+    },
+    Check {
         name: "packages",
         what: "programs that use npm packages, under Node and in a plugin",
         subset: "those that docs/packages.md marks with *",
@@ -128,7 +137,7 @@ const CHECKS: &[Check] = &[
         what: "cargo-mutants over the webhook plugin, guards, policies, grants and options, as .cargo/mutants.toml lists them; \
                takes many hours, or a part of it with OSTLER_MUTANTS_SHARD=0/8",
         subset: "none: the tests that kill the mutants run",
-        run: mutants,
+        run: mutants::run,
     },
     Check {
         name: "book",
@@ -289,96 +298,6 @@ fn simulation(session: &Session) -> Result<String, String> {
     Ok(format!("{seeds} seeds from {first} on"))
 }
 
-/// The packages with mutants, each with the tests that decide whether a mutant is caught. Those of packages that depend on
-/// them take too long for every mutant.
-const MUTATED: &[(&str, &[&str])] = &[
-    ("ostler-protocol", &["--lib"]),
-    ("ostler-contract", &["--lib"]),
-    ("ostler-loader", &["--lib", "--test", "loading"]),
-    ("ostler-server", &["--lib", "--test", "connections", "--test", "wire"]),
-    ("ostler-engine", &["--lib", "--test", "people"]),
-    ("ostler-plugin-webhook", &["--lib", "--test", "calls"]),
-];
-
-/// Runs cargo-mutants as `.cargo/mutants.toml` configures it, package by package.
-fn mutants(session: &Session) -> Result<String, String> {
-    let shard = std::env::var("OSTLER_MUTANTS_SHARD").ok();
-    let target = session.root.join(OUTPUT).join("mutants/target");
-    let mut sum = MutantCounts::default();
-    for (package, tests) in MUTATED {
-        progress(format_args!("mutants of {package}"));
-        let mut command = crate::cargo::cargo();
-        command
-            .args(["mutants", "--no-shuffle", "--colors", "never", "--package", package])
-            .args(["--output", &format!("{OUTPUT}/mutants/{package}")])
-            .args(shard.iter().flat_map(|shard| ["--shard", shard]))
-            .args(["--", "--locked"])
-            .args(*tests)
-            // Each mutant changes one file, and the packages share what they depend on.
-            .env("CARGO_INCREMENTAL", "1")
-            .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            .env("CARGO_TARGET_DIR", &target);
-        let (_, output) = session.output(&mut command)?;
-        let counts = MutantCounts::read(&output).ok_or_else(|| {
-            format!("cargo mutants did not run for {package}; install it with cargo install cargo-mutants")
-        })?;
-        progress(format_args!("{package}: {counts}"));
-        sum.add(&counts);
-    }
-    let part = shard.map(|shard| format!(" of shard {shard}")).unwrap_or_default();
-    match sum.missed + sum.timeouts {
-        0 => Ok(format!("{sum}{part}")),
-        _ => Err(format!("{sum}{part}; the mutants are in {OUTPUT}/mutants")),
-    }
-}
-
-/// The results of mutants.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct MutantCounts {
-    tested: usize,
-    caught: usize,
-    unviable: usize,
-    missed: usize,
-    timeouts: usize,
-}
-
-impl MutantCounts {
-    /// Parses the last line of cargo-mutants: `9 mutants tested in 2m: 1 missed, 7 caught, 1 unviable`.
-    fn read(output: &str) -> Option<Self> {
-        let line = output.lines().rev().find(|line| line.contains(" tested in "))?;
-        let words: Vec<&str> = line.split([' ', ',']).filter(|word| !word.is_empty()).collect();
-        let before = |names: &[&str]| {
-            let at = words.iter().position(|word| names.contains(word))?;
-            words.get(at.checked_sub(1)?)?.parse::<usize>().ok()
-        };
-        Some(Self {
-            tested: before(&["mutants", "mutant"])?,
-            caught: before(&["caught"]).unwrap_or_default(),
-            unviable: before(&["unviable"]).unwrap_or_default(),
-            missed: before(&["missed"]).unwrap_or_default(),
-            timeouts: before(&["timeouts", "timeout"]).unwrap_or_default(),
-        })
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.tested += other.tested;
-        self.caught += other.caught;
-        self.unviable += other.unviable;
-        self.missed += other.missed;
-        self.timeouts += other.timeouts;
-    }
-}
-
-impl std::fmt::Display for MutantCounts {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { tested, caught, unviable, missed, timeouts } = self;
-        write!(
-            formatter,
-            "{tested} mutants: {caught} caught, {unviable} unviable, {missed} missed, {timeouts} timeouts"
-        )
-    }
-}
-
 /// Runs the faults with a new seed on the program that is released; the result has the times of takeovers.
 fn cluster(session: &Session) -> Result<String, String> {
     let mut build = crate::cargo::cargo();
@@ -419,6 +338,16 @@ fn deployment(session: &Session) -> Result<String, String> {
     match built && success && !output.contains("NOT CHECKED") {
         true => Ok(lines.join("; ")),
         false => Err("see the output".to_owned()),
+    }
+}
+
+/// Builds and measures what a release ships; the result has its size.
+fn nightly(session: &Session) -> Result<String, String> {
+    let (success, output) = session.output(&mut Command::new(session.root.join(".ci/nightly")))?;
+    let lines: Vec<&str> = output.lines().filter_map(|line| line.strip_prefix("nightly: ")).collect();
+    match success {
+        true => Ok(lines.join("; ")),
+        false => Err(format!("{}; see the output", lines.join("; "))),
     }
 }
 
@@ -602,19 +531,6 @@ mod tests {
             took: "3 min 4 s".to_owned(),
             result: result.to_owned(),
         }
-    }
-
-    #[test]
-    fn the_counts_of_mutants_are_read_and_summed() {
-        let read = |line: &str| MutantCounts::read(&format!("ok\n{line}\n"));
-        let all =
-            read("1695 mutants tested in 2h 3m: 12 missed, 1600 caught, 81 unviable, 2 timeouts").unwrap();
-        let counts = MutantCounts { tested: 1695, caught: 1600, unviable: 81, missed: 12, timeouts: 2 };
-        assert_eq!(all, counts);
-        let mut sum = read("1 mutant tested in 9s: 1 caught").unwrap();
-        sum.add(&all);
-        assert_eq!(sum.to_string(), "1696 mutants: 1601 caught, 81 unviable, 12 missed, 2 timeouts");
-        assert_eq!(read("error: no such command: mutants"), None);
     }
 
     #[test]
