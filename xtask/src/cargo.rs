@@ -13,6 +13,12 @@ const TOLD: [&str; 3] = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
 pub fn cargo() -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
+    without_own(&mut command);
+    command
+}
+
+/// Removes the variables of the calling program from a command that runs cargo.
+pub fn without_own(command: &mut Command) -> &mut Command {
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| TOLD.iter().any(|told| name.starts_with(told))) {
             command.env_remove(name);

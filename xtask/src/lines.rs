@@ -13,7 +13,8 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use crate::tidy::{relative, sources};
 
 /// The crates and folders of crates that are no part of the product.
-const APART: [&str; 5] = ["benches", "crates/simulation", "crates/testkit", "tools", "xtask"];
+const APART: [&str; 6] =
+    ["benches", "crates/simulation", "crates/test-features", "crates/testkit", "tools", "xtask"];
 /// The folders of a crate with JavaScript of the product: what the engine provides, and pages.
 const SCRIPTS: [&str; 2] = ["std", "web"];
 

@@ -137,6 +137,8 @@ async fn a_scope_that_ended_signals_nobody() {
     process.end(Signal::TERM, Duration::from_millis(50)).await;
     process.kill().await;
     drop(process);
+    // What a drop leaves to a task or to the supervisor has no event.
+    tokio::time::sleep(Duration::from_millis(50)).await;
     ends_by_own_signal(&mut other);
 }
 
@@ -155,6 +157,8 @@ async fn a_scope_whose_last_process_ended_unseen_signals_nobody() {
     let mut other = foreign(id);
     process.kill().await;
     drop(process);
+    // What a drop leaves to a task or to the supervisor has no event.
+    tokio::time::sleep(Duration::from_millis(50)).await;
     ends_by_own_signal(&mut other);
 }
 

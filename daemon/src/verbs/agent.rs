@@ -588,13 +588,14 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_check_may_take_longer_than_the_30_seconds_of_other_requests() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let remote = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(serve(listener));
         let at = Place::of_process(&Common { remote: Some(remote), ..Common::default() }).unwrap();
         let asked = AskedHost::open(&at).await.unwrap();
+        tokio::time::pause();
         let begun = tokio::time::Instant::now();
         let answer = asked.required(&at, CHECK, JsonObject::new()).await.unwrap();
         assert_eq!(answer, json!({ "reply": "hay" }));

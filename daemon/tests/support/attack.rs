@@ -22,8 +22,9 @@ pub const MIB: u64 = 1024 * 1024;
 const MEMORY: u64 = 512 * MIB;
 /// How long an attack lasts at most.
 const LASTS: Duration = Duration::from_secs(2);
-/// An attack has all memory that it gets once the daemon's has not grown by `GROWTH` for so long.
+/// An attack that lasts at least `LEAST` has all memory that it gets once the daemon's has not grown by `GROWTH` for so long.
 const STEADY: Duration = Duration::from_millis(600);
+const LEAST: Duration = Duration::from_secs(1);
 const GROWTH: u64 = MIB;
 /// How many answers the client is to receive before the attack and during it, and how long the first may take.
 const ANSWERS: usize = 40;
@@ -315,7 +316,10 @@ pub async fn lasting(daemon: &Daemon, attack: impl Future) {
             if now > most + GROWTH {
                 (most, since) = (now, Instant::now());
             }
-            if since.elapsed() > STEADY && ANSWERED.load(Ordering::Relaxed) >= ANSWERS {
+            if begun.elapsed() > LEAST
+                && since.elapsed() > STEADY
+                && ANSWERED.load(Ordering::Relaxed) >= ANSWERS
+            {
                 return;
             }
         }

@@ -82,6 +82,13 @@ impl Folder {
         self.path().join(".state")
     }
 
+    /// The home of what runs in this folder: nobody's.
+    fn home(&self) -> PathBuf {
+        let home = self.state_home().join("home");
+        fs::create_dir_all(&home).unwrap();
+        home
+    }
+
     /// A file of the state folder.
     pub fn state_file(&self, file: &str) -> PathBuf {
         let environment = Environment { state_home: Some(self.state_home()), ..Environment::default() };
@@ -101,6 +108,7 @@ impl Folder {
             .arg(self.path().join("config.json"))
             .args(arguments)
             .env("XDG_STATE_HOME", self.state_home())
+            .env("HOME", self.home())
             .current_dir(self.path());
         command
     }

@@ -31,7 +31,7 @@ use options::Options;
 
 const USAGE: &str = "\
 cargo benchmarks run [<name>…]        measure the daemon beside plain Node servers; --json, --rounds <n>
-cargo benchmarks soak                 keep the daemon under load; --seconds <n>, --profile <name>
+cargo benchmarks soak                 run the daemon under load; --seconds <n>, --profile <name>
 cargo benchmarks packages [--subset] [<name>…]   run npm packages under Node and in a plugin; needs npm";
 
 fn main() -> ExitCode {

@@ -32,10 +32,17 @@ macro_rules! script_of {
     };
 }
 
+#[cfg(any(test, not(debug_assertions)))]
+macro_rules! embedded {
+    ($path:expr) => {
+        include_str!(concat!("../../std/", $path))
+    };
+}
+
 #[cfg(not(debug_assertions))]
 macro_rules! script_of {
     ($path:expr) => {
-        include_str!(concat!("../../std/", $path))
+        embedded!($path)
     };
 }
 
@@ -185,4 +192,16 @@ fn names<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let native = Object::new(ctx.clone())?;
     native.set("builtinModules", Func::from(|| node_modules().collect::<Vec<_>>()))?;
     Ok(native)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One module stands for all: each that is embedded is compiled again with its file.
+    #[test]
+    fn the_text_is_the_same_in_both_builds() {
+        let Some(Source::Script(text)) = find("node:sys") else { panic!("node:sys is a script") };
+        assert_eq!(text, embedded!("node/sys.js"));
+    }
 }

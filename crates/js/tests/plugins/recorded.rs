@@ -26,15 +26,7 @@ fn folder() -> PathBuf {
 fn sources(name: &str) -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let asked = Command::new(cargo)
-        .args([
-            "metadata",
-            "--format-version",
-            "1",
-            "--locked",
-            "--offline",
-            "--filter-platform",
-            "host-tuple",
-        ])
+        .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", "host-tuple"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
