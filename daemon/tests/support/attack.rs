@@ -21,7 +21,7 @@ pub const MIB: u64 = 1024 * 1024;
 /// The memory a daemon under attack may have.
 const MEMORY: u64 = 512 * MIB;
 /// How long an attack lasts at most.
-const LASTS: Duration = Duration::from_secs(2);
+pub const LASTS: Duration = Duration::from_secs(2);
 /// An attack that lasts at least `LEAST` has all memory that it gets once the daemon's has not grown by `GROWTH` for so long.
 const STEADY: Duration = Duration::from_millis(600);
 const LEAST: Duration = Duration::from_secs(1);
