@@ -15,7 +15,7 @@ use syn::{BinOp, Expr, Lit};
 use crate::tidy::{relative, sources};
 
 /// The folders whose tests are checked.
-const FOLDERS: [&str; 3] = ["crates", "daemon", "plugins"];
+const FOLDERS: [&str; 5] = ["crates", "daemon", "plugins", "tools", "xtask"];
 /// The sources that only tests use.
 const HELPERS: [&str; 2] = ["crates/testkit/", "crates/simulation/"];
 /// The crates that run in paused time.
