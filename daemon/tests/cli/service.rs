@@ -159,13 +159,14 @@ async fn a_passed_listener_takes_the_place_of_the_address() {
 async fn a_listener_is_passed_by_name() {
     let folder = echo();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
     let command = folder.command(&["--connection-token", "secret"]);
     let refused = ended_as_is(with_descriptor(&command, listener.into(), Some("http")));
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(refused.err.contains("a listener for the HTTP API, which is off"), "{}", refused.err);
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }], "http": true }));
-    let listener = TcpListener::bind(address).unwrap();
+    // Another port: a test beside this one may have taken the first.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
     let command = folder.command(&["--connection-token", "secret"]);
     let daemon = folder.started_as_is(with_descriptor(&command, listener.into(), Some("http")));
     assert_ne!(daemon.url, format!("ws://{address}"));
