@@ -24,6 +24,7 @@ use crate::core::refusals::{no_memory_to_read, nothing_serves};
 use crate::core::shared::Core;
 use crate::core::tasks;
 use crate::resources::patterns::WatchFilter;
+use crate::resources::published::Asker;
 use crate::usage::{self, Ledger};
 use crate::users::access::Access;
 use crate::users::principal::Principal;
@@ -117,14 +118,11 @@ impl Resources {
         })
     }
 
-    /// Reads a resource of a client or a provider on behalf of an owner of work. Its memory is charged while it is read.
-    pub(crate) async fn content_for(
-        &self,
-        owned: Option<&str>,
-        uri: &str,
-    ) -> Result<ResourceContent, Thrown> {
-        let owner = owned.unwrap_or("nobody").to_owned();
-        if let Some(client) = self.publisher(uri, owned)? {
+    /// Reads a resource of a client or a provider on behalf of the owner of a session. Its memory is charged while it is
+    /// read.
+    pub(crate) async fn content_for(&self, asker: &Asker, uri: &str) -> Result<ResourceContent, Thrown> {
+        let owner = asker.owner.as_deref().unwrap_or("nobody").to_owned();
+        if let Some(client) = self.publisher(uri, asker)? {
             self.access.require_of(&owner, &Grant::on("file", "get"))?;
             return Ok(self.read_published(&client, uri).await?);
         }

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{Resources, Room};
 use crate::core::long_work::long_work;
-use crate::users::clients::{Answer, Client};
+use crate::users::clients::{Answer, Client, ClientIdentity};
 use crate::users::principal::Principal;
 
 /// The scheme VS Code publishes under: `vscode-agent-client://<client>/<scheme>/<authority>/<path>`.
@@ -79,59 +79,73 @@ impl Publisher {
     }
 }
 
+/// On whose behalf a client is asked for a resource. Only clients of the same user, and those that are active in the
+/// asking session, are asked: a user's grants are for the files of the host, not for those of other users.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Asker {
+    /// The owner of the request or session.
+    pub owner: Option<String>,
+    /// The active clients of the session, if a session asks.
+    pub active: Option<Arc<[ClientIdentity]>>,
+}
+
 impl Resources {
     /// Returns the client that publishes a URI, whose authority is the client's id and whose scheme neither the host
-    /// nor a plugin serves. `None` if the URI does not belong to a client.
+    /// nor a plugin serves. `None` if the URI does not belong to a client that the asker may reach.
     ///
     /// # Errors
-    /// `-32008` if the client is not connected, as far as the scheme identifies a client; `-32009` if clients of
-    /// different users share the id and none belongs to the requester.
-    pub(crate) fn publisher(&self, uri: &str, asker: Option<&str>) -> Result<Option<Publisher>, RpcError> {
+    /// `-32008` if there is no such client, as far as the scheme identifies one.
+    pub(crate) fn publisher(&self, uri: &str, asker: &Asker) -> Result<Option<Publisher>, RpcError> {
         let Some(scheme) = uri::scheme(uri) else { return Ok(None) };
         if scheme == "file" || scheme.starts_with("ahp-") || self.provider(uri).is_ok() {
             return Ok(None);
         }
         let Some(client) = authority(uri) else { return Ok(None) };
-        match self.publisher_named(&client, asker)? {
+        match self.publisher_named(&client, asker) {
             None if scheme == WRAPPED => {
-                Err(RpcError::not_found(format!("{uri}: client {client} is not connected")))
+                let why = self.unreached(asker);
+                Err(RpcError::not_found(format!("{uri}: client {client} {why}")))
             }
             publisher => Ok(publisher),
         }
     }
 
-    /// Returns the client of an id; `None` if it is not connected.
-    ///
-    /// # Errors
-    /// `-32009` if clients of different users share the id and none belongs to the requester.
-    pub(crate) fn publisher_named(
-        &self,
-        client: &str,
-        asker: Option<&str>,
-    ) -> Result<Option<Publisher>, RpcError> {
-        let mut connections: Vec<_> = self
-            .access
-            .clients
-            .open()
-            .into_iter()
-            .filter(|connection| {
-                !connection.is_closed()
-                    && !matches!(connection.principal(), Principal::Plugin { .. })
-                    // Some clients write the authority in lower case.
-                    && connection.client_id().is_some_and(|id| id.eq_ignore_ascii_case(client))
-            })
-            .collect();
-        if let Some(asker) = asker
-            && connections.iter().any(|connection| connection.owner().as_deref() == Some(asker))
-        {
-            connections.retain(|connection| connection.owner().as_deref() == Some(asker));
+    /// Returns the client of an id among those that the asker may reach; the asker's own has precedence.
+    pub(crate) fn publisher_named(&self, client: &str, asker: &Asker) -> Option<Publisher> {
+        let mut connections = self.connections_of(client);
+        let is_guarded = self.access.gate.is_guarded();
+        let is_own = |connection: &Arc<dyn Client>| {
+            !is_guarded || asker.owner.is_some() && connection.owner() == asker.owner
+        };
+        let is_active = |connection: &Arc<dyn Client>| {
+            asker.active.iter().flat_map(|active| active.iter()).any(|active| active.is_of(&**connection))
+        };
+        match connections.iter().any(is_own) {
+            true => connections.retain(is_own),
+            false => connections.retain(is_active),
         }
-        let first = connections.first().map(|connection| connection.owner());
-        if connections.iter().any(|connection| Some(connection.owner()) != first) {
-            let why = format!("{client} is the id of clients of different users");
-            return Err(RpcError::permission_denied(why));
+        Publisher::of(connections)
+    }
+
+    /// Returns why an asker reaches no client of an id, after the id. Whether another user has such a client is not revealed.
+    pub(crate) fn unreached(&self, asker: &Asker) -> String {
+        let owner = asker.owner.as_deref().unwrap_or("nobody");
+        match (self.access.gate.is_guarded(), &asker.active) {
+            (false, _) => "is not connected".to_owned(),
+            (true, None) => format!("is not connected as {owner}"),
+            (true, Some(_)) => format!("is neither connected as {owner} nor active in this session"),
         }
-        Ok(Publisher::of(connections))
+    }
+
+    /// Returns the open connections of clients with an id.
+    fn connections_of(&self, client: &str) -> Vec<Arc<dyn Client>> {
+        let of_client = |connection: &Arc<dyn Client>| {
+            !connection.is_closed()
+                && !matches!(connection.principal(), Principal::Plugin { .. })
+                // Some clients write the authority in lower case.
+                && connection.client_id().is_some_and(|id| id.eq_ignore_ascii_case(client))
+        };
+        self.access.clients.open().into_iter().filter(of_client).collect()
     }
 
     /// Returns whether only the client that names a URI can read it: no provider serves it, it is not of a client, and
@@ -142,7 +156,9 @@ impl Resources {
             || scheme.starts_with("ahp-")
             || uri::attachment_id(named).is_some()
             || uri::inline_text(named).is_some();
-        !elsewhere && self.provider(named).is_err() && matches!(self.publisher(named, None), Ok(None))
+        let names_a_client =
+            || authority(named).is_some_and(|client| !self.connections_of(&client).is_empty());
+        !elsewhere && self.provider(named).is_err() && !names_a_client()
     }
 
     /// Reads a resource of a client as text for a backend or a tool. Its memory is charged to the host while it is read.

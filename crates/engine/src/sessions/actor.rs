@@ -17,6 +17,7 @@ use tracing::Instrument as _;
 
 use super::annotations::Annotations;
 use super::awake_limit::{SLEEP_AFTER, release};
+use super::bound_tools::creator;
 use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
 use super::client_plugins::ClientPlugins;
@@ -36,6 +37,7 @@ use crate::core::fanout::{Audience, Encoded, Origin, Outgoing};
 use crate::core::long_work::long_work;
 use crate::core::shared::Core;
 use crate::sessions::Sessions;
+use crate::users::clients::ClientIdentity;
 
 /// How often a running turn is stored.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
@@ -50,6 +52,8 @@ pub(super) struct Actor {
     /// The session's state, without the parts in `shared`.
     pub state: SessionState,
     pub shared: SharedState,
+    /// The clients of `state.active_clients`, with their users.
+    pub active_clients: Vec<ClientIdentity>,
     pub chats: Vec<Chat>,
     pub next_chat: u64,
     /// Chats that are being opened.
@@ -122,6 +126,7 @@ impl Actor {
             core: sessions.core.clone(),
             memory: Memory::new(&sessions.limits.states),
             sessions,
+            active_clients: creator(&entry, &state.active_clients),
             entry,
             agent,
             state,

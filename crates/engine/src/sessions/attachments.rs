@@ -78,8 +78,8 @@ impl Sessions {
         {
             return content;
         }
-        let owner = entry.and_then(|entry| entry.owner.clone());
-        self.resources.content_for(owner.as_deref(), uri).await
+        let asker = entry.map(|entry| entry.asker()).unwrap_or_default();
+        self.resources.content_for(&asker, uri).await
     }
 }
 

@@ -13,13 +13,14 @@ use super::SessionEntry;
 use super::size::Extent;
 use super::tools::{BoundPlace, bind};
 use crate::sessions::Sessions;
+use crate::users::clients::ClientIdentity;
 
 /// The tools that a session's clients contribute, and whether the session still exists.
 #[derive(Debug, Clone, Default)]
 pub struct Brought {
     tools: Arc<[BoundTool]>,
-    /// The ids of those clients.
-    clients: Arc<[String]>,
+    /// Those clients.
+    clients: Arc<[ClientIdentity]>,
     /// The memory charged for the tools, whether the session is awake or not.
     charge: Option<Arc<Charge>>,
     /// The number of changes so far.
@@ -78,19 +79,24 @@ impl SessionTools {
 
 impl SessionEntry {
     /// Records the tools that a session's clients contribute.
-    pub(super) fn bring(&self, clients: &[SessionActiveClient], memory: &Budget) {
+    pub(super) fn bring(
+        &self,
+        clients: &[SessionActiveClient],
+        identities: &[ClientIdentity],
+        memory: &Budget,
+    ) {
         let bytes = clients.iter().map(|client| Extent::of(&client.tools).memory()).sum();
         let charge = (bytes > SMALL).then(|| Arc::new(memory.take_anyway(bytes)));
         self.brought.send_modify(|brought| {
             brought.charge = charge;
             brought.tools = brought_by(clients).into();
-            brought.clients = clients.iter().map(|client| client.client_id.clone()).collect();
+            brought.clients = identities.into();
             brought.moved += 1;
         });
     }
 
-    /// Returns the ids of the session's active clients.
-    pub(crate) fn active_clients(&self) -> Arc<[String]> {
+    /// Returns the session's active clients.
+    pub(crate) fn active_clients(&self) -> Arc<[ClientIdentity]> {
         self.brought.borrow().clients.clone()
     }
 
@@ -115,6 +121,15 @@ impl SessionEntry {
             _ => view.default_chat.clone(),
         }
     }
+}
+
+/// Returns the clients with which a session is created: that of its creator, if any.
+pub(super) fn creator(entry: &SessionEntry, clients: &[SessionActiveClient]) -> Vec<ClientIdentity> {
+    let identity = |client: &SessionActiveClient| ClientIdentity {
+        id: client.client_id.clone(),
+        owner: entry.owner.clone(),
+    };
+    clients.iter().map(identity).collect()
 }
 
 /// Returns the tools that clients contribute, under the names by which a model can call them.

@@ -23,6 +23,7 @@ use crate::core::refusals::{FOLDERS_IN_USE, NO_SUCH_CHAT, does_not_belong, lacks
 use crate::core::tasks;
 use crate::core::titles::named;
 use crate::sessions::config::refuses;
+use crate::users::clients::ClientIdentity;
 use crate::workspace::directories::Directories;
 
 /// The result of an action, with the reason for a rejection.
@@ -112,8 +113,7 @@ impl Actor {
                 }
                 self.client_gone(&removed.client_id);
                 if self.apply_session(StateAction::SessionActiveClientRemoved(removed), origin) {
-                    self.tools_changed();
-                    self.sync_client_plugins(None);
+                    self.active_clients_changed();
                 }
                 Ok(())
             }
@@ -166,14 +166,24 @@ impl Actor {
         if set.active_client.client_id != dispatch.origin.client_id {
             return refuse("a client may only set itself active");
         }
-        if self.state.active_clients.contains(&set.active_client) {
+        let client =
+            ClientIdentity { id: set.active_client.client_id.clone(), owner: dispatch.sender.clone() };
+        if self.state.active_clients.contains(&set.active_client) && self.active_clients.contains(&client) {
             return Ok(());
         }
+        self.active_clients.retain(|other| other.id != client.id);
+        self.active_clients.push(client);
         self.apply_session(StateAction::SessionActiveClientSet(set), origin);
-        self.tools_changed();
-        let connection = self.sessions.access.clients.get(dispatch.connection.id);
-        self.sync_client_plugins(connection.and_then(|connection| connection.owner()).as_deref());
+        self.active_clients_changed();
         Ok(())
+    }
+
+    /// Updates what the session's active clients contribute.
+    pub(super) fn active_clients_changed(&mut self) {
+        let active = &self.state.active_clients;
+        self.active_clients.retain(|client| active.iter().any(|other| other.client_id == client.id));
+        self.tools_changed();
+        self.sync_client_plugins();
     }
 
     /// Checks whether settings may be changed while the session runs.

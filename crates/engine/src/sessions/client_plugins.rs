@@ -31,6 +31,7 @@ use crate::core::tasks;
 use crate::resources::Room;
 use crate::resources::published::{Publisher, unwrapped};
 use crate::sessions::Sessions;
+use crate::users::clients::{Client, ClientIdentity};
 
 /// Maximum disk space for the copies of all sessions, in bytes.
 pub(super) const ALL_MAX: usize = 512 * 1024 * 1024;
@@ -155,9 +156,8 @@ impl ClientPlugins {
 }
 
 impl Actor {
-    /// Copies the plugins that clients contribute now and removes those that no client contributes any more. `owner` is
-    /// the owner of the client that contributed something.
-    pub(super) fn sync_client_plugins(&mut self, owner: Option<&str>) {
+    /// Copies the plugins that clients contribute now and removes those that no client contributes any more.
+    pub(super) fn sync_client_plugins(&mut self) {
         let Some(folders) = self.core.plugin_folders.get().cloned() else { return };
         let mut wanted: Vec<(String, ClientPluginCustomization)> = Vec::new();
         for client in &self.state.active_clients {
@@ -189,7 +189,7 @@ impl Actor {
             let changed = copy.published != published;
             copy.published = published;
             if !same {
-                self.start_copy(&mut copy, &folders, owner);
+                self.start_copy(&mut copy, &folders);
             }
             if changed {
                 self.show_plugin(&copy);
@@ -201,7 +201,7 @@ impl Actor {
             let mut copy =
                 Copied { number: 0, client, published, id, folder: None, task: None, failed: None };
             match self.client_plugins.copies.len() < PLUGINS_MAX {
-                true => self.start_copy(&mut copy, &folders, owner),
+                true => self.start_copy(&mut copy, &folders),
                 false => {
                     copy.failed = Some(format!("a session copies at most {PLUGINS_MAX} plugins of clients"))
                 }
@@ -268,15 +268,12 @@ impl Actor {
         }
     }
 
-    fn start_copy(&mut self, copy: &mut Copied, folders: &Arc<dyn PluginFolders>, owner: Option<&str>) {
+    fn start_copy(&mut self, copy: &mut Copied, folders: &Arc<dyn PluginFolders>) {
         self.client_plugins.next += 1;
         copy.number = self.client_plugins.next;
         copy.failed = None;
-        let source = Source {
-            sessions: self.sessions.clone(),
-            client: copy.client.clone(),
-            owner: owner.map(str::to_owned),
-        };
+        let client = self.active_clients.iter().find(|client| client.id == copy.client).cloned();
+        let source = Source { sessions: self.sessions.clone(), client };
         let (number, session, mailbox) = (copy.number, self.entry.id.clone(), self.mailbox.clone());
         let (folders, root) = (folders.clone(), copy.published.uri.clone());
         copy.task = Some(Task(tasks::spawn(async move {
@@ -344,18 +341,17 @@ fn id_of(customization: &Customization) -> Option<&str> {
 /// The client that provides the files of a plugin.
 struct Source {
     sessions: Arc<Sessions>,
-    client: String,
-    owner: Option<String>,
+    client: Option<ClientIdentity>,
 }
 
 impl Source {
     /// Returns the client's connections that belong to the same user.
     fn publisher(&self) -> Result<Publisher, String> {
-        let open = self.sessions.access.clients.open().into_iter().filter(|connection| {
-            !connection.is_closed()
-                && connection.client_id().as_deref() == Some(&*self.client)
-                && connection.owner() == self.owner
-        });
+        let is_of_client = |connection: &Arc<dyn Client>| {
+            self.client.as_ref().is_some_and(|client| client.is_of(&**connection))
+        };
+        let open = self.sessions.access.clients.open().into_iter();
+        let open = open.filter(|connection| !connection.is_closed() && is_of_client(connection));
         Publisher::of(open.collect()).ok_or_else(|| "the client is not connected".to_owned())
     }
 

@@ -11,6 +11,7 @@ use ostler_protocol::wire::state::{Message, MessageAttachment};
 use parking_lot::Mutex;
 
 use super::SessionEntry;
+use crate::resources::published::Asker;
 use crate::sessions::Sessions;
 
 /// Maximum number of attachments that are remembered per session.
@@ -50,6 +51,13 @@ impl ClientResources {
     }
 }
 
+impl SessionEntry {
+    /// Returns on whose behalf the session's backends and tools ask clients.
+    pub(super) fn asker(&self) -> Asker {
+        Asker { owner: self.owner.clone(), active: Some(self.active_clients()) }
+    }
+}
+
 impl Sessions {
     /// Records in the attachments of a message which client has their content, if nothing else serves them. A value
     /// that the sender supplied is discarded.
@@ -73,16 +81,14 @@ impl Sessions {
         uri: &str,
     ) -> Option<Result<ResourceContent, Thrown>> {
         let client = entry.client_resources.client_of(uri)?;
-        let owner = entry.owner.as_deref();
-        let publisher = match self.resources.publisher_named(&client, owner) {
-            Ok(Some(publisher)) => publisher,
-            Ok(None) => {
-                let why = format!("{uri}: client {client}, which attached it, is not connected");
-                return Some(Err(ostler_protocol::RpcError::not_found(why).into()));
-            }
-            Err(refused) => return Some(Err(refused.into())),
+        let asker = entry.asker();
+        let Some(publisher) = self.resources.publisher_named(&client, &asker) else {
+            let why = self.resources.unreached(&asker);
+            let why = format!("{uri}: client {client}, which attached it, {why}");
+            return Some(Err(ostler_protocol::RpcError::not_found(why).into()));
         };
-        if let Err(refused) = self.access.require_of(owner.unwrap_or("nobody"), &Grant::on("file", "get")) {
+        let owner = entry.owner.as_deref().unwrap_or("nobody");
+        if let Err(refused) = self.access.require_of(owner, &Grant::on("file", "get")) {
             return Some(Err(refused.into()));
         }
         let read = self.resources.read_published(&publisher, uri).await;

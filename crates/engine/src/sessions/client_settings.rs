@@ -15,8 +15,7 @@ impl Sessions {
     pub(crate) fn client_settings(&self, entry: &SessionEntry) -> JsonObject {
         let active = entry.active_clients();
         let mut connections = self.access.clients.open();
-        connections
-            .retain(|connection| connection.client_id().is_some_and(|client| active.contains(&client)));
+        connections.retain(|connection| active.iter().any(|client| client.is_of(&**connection)));
         connections.sort_by_key(|connection| Reverse(connection.id()));
         let configure = Grant::of("config", "change");
         let values = connections.iter().map(|connection| ClientValues {

@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use super::actor::Actor;
 use super::awake_limit::refuse;
 use super::backend::{Backend, take_settings};
+use super::bound_tools::creator;
 use super::chat::Chat;
 use super::mailbox::ToSession;
 use super::moving::Lent;
@@ -234,7 +235,7 @@ impl Claimed {
                     announce(sessions, &entry, new.client);
                     actor.announced = true;
                 }
-                actor.sync_client_plugins(entry.owner.as_deref());
+                actor.sync_client_plugins();
                 tasks::spawn(actor.run(inbox));
                 sessions.look_around(&entry, false);
                 Ok(entry)
@@ -332,7 +333,7 @@ impl Claimed {
         state.active_clients.extend(new.active_client.clone());
         // Charged here only until the created session charges it itself.
         let _room = sessions.room_for_client(new.active_client.as_ref()).await?;
-        entry.bring(&state.active_clients, &sessions.limits.states);
+        entry.bring(&state.active_clients, &creator(entry, &state.active_clients), &sessions.limits.states);
         let chat = Chat::new(
             0,
             entry.default_chat(),

@@ -32,22 +32,22 @@ impl SessionEntry {
 impl Actor {
     /// Removes a client from the active clients once none of its connections is subscribed to the session.
     pub(super) fn handle_left(&mut self, client: &str) {
-        let present = self.state.active_clients.iter().any(|active| active.client_id == client);
-        if !present {
+        let Some(active) = self.active_clients.iter().find(|active| active.id == client).cloned() else {
             return;
-        }
+        };
         let mut watchers = self.core.fanout.watchers(&self.entry.uri);
         for chat in &self.chats {
             watchers.extend(self.core.fanout.watchers(&chat.uri));
         }
-        if watchers.iter().any(|&connection| self.sessions.access.clients.is_client(connection, client)) {
+        let clients = &self.sessions.access.clients;
+        let is_of_client = |&id| clients.get(id).is_some_and(|connection| active.is_of(&*connection));
+        if watchers.iter().any(is_of_client) {
             return;
         }
         self.client_gone(client);
         let removed = SessionActiveClientRemovedAction { client_id: client.to_owned() };
         self.apply_session(StateAction::SessionActiveClientRemoved(removed), None);
-        self.tools_changed();
-        self.sync_client_plugins(None);
+        self.active_clients_changed();
     }
 
     /// Ends the running turns and closes the backends.

@@ -35,7 +35,7 @@ impl Actor {
 
     /// Sends the current tools to every running backend.
     pub(super) fn tools_changed(&self) {
-        self.entry.bring(&self.state.active_clients, &self.sessions.limits.states);
+        self.entry.bring(&self.state.active_clients, &self.active_clients, &self.sessions.limits.states);
         for (at, chat) in self.chats.iter().enumerate() {
             if chat.backend.is_some() {
                 self.tell_if_awake(at, Tell::SetTools(self.bound_tools(&chat.uri)));

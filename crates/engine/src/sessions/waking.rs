@@ -81,7 +81,7 @@ async fn woken(
         away => (None, away),
     };
     let mut state = state_of(&entry, config);
-    entry.bring(&state.active_clients, &sessions.limits.states);
+    entry.bring(&state.active_clients, &[], &sessions.limits.states);
     if let Some(message) = missing {
         state.lifecycle = SessionLifecycle::Failed;
         state.creation_error =

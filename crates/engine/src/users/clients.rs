@@ -18,6 +18,22 @@ const REMEMBERED_MAX: usize = 10_000;
 /// The answer to a request of the host to a client.
 pub(crate) type Answer = Result<Value, RpcError>;
 
+/// A client by its id and its user. Clients choose their ids, so that the same id can be that of another user's client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClientIdentity {
+    /// The id.
+    pub id: String,
+    /// The owner of the work it starts.
+    pub owner: Option<String>,
+}
+
+impl ClientIdentity {
+    /// Returns whether a connection belongs to the client.
+    pub(crate) fn is_of(&self, connection: &dyn Client) -> bool {
+        connection.client_id().as_ref() == Some(&self.id) && connection.owner() == self.owner
+    }
+}
+
 /// One open connection.
 pub(crate) trait Client: Debug + Send + Sync {
     /// Its number.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod client_resources;
 mod grants;
 mod people;
 mod policies;

@@ -17,7 +17,7 @@ use crate::core::long_work::long_work;
 use crate::core::refusals::no_memory;
 use crate::core::responder::Responder;
 use crate::front::connection::Connection;
-use crate::resources::published::{Publisher, encoded_as, to_value, unwrapped};
+use crate::resources::published::{Asker, Publisher, encoded_as, to_value, unwrapped};
 use crate::resources::{Room, member, scheme_of};
 use crate::sessions::{content_of, decoded_length, size_of_attachment};
 use crate::users::principal::Principal;
@@ -353,19 +353,19 @@ impl Requester {
         }
     }
 
-    /// Returns the client that publishes a URI, if any. A caller with the grant for files of the host can send requests
-    /// to the client, and the client decides. `other` must belong to the same client.
+    /// Returns the user's own client that publishes a URI, if any. A caller with the grant for files of the host can send
+    /// requests to the client, and the client decides. `other` must belong to the same client.
     fn publisher(
         &self,
         operation: &'static str,
         uri: &str,
         other: Option<&String>,
     ) -> Result<Option<Publisher>, RpcError> {
-        let (front, owner) = (self.front(), self.connection.owner());
-        let Some(client) = front.resources.publisher(uri, owner.as_deref())? else { return Ok(None) };
+        let (front, asker) = (self.front(), Asker { owner: self.connection.owner(), active: None });
+        let Some(client) = front.resources.publisher(uri, &asker)? else { return Ok(None) };
         front.access.gate.require(&self.principal, &Grant::on("file", operation))?;
         if let Some(other) = other {
-            let taker = front.resources.publisher(other, owner.as_deref()).ok().flatten();
+            let taker = front.resources.publisher(other, &asker).ok().flatten();
             if taker.is_none_or(|taker| taker.newest().id() != client.newest().id()) {
                 let why = format!("{uri} and {other} are served by different providers");
                 return Err(RpcError::invalid_params(why));
