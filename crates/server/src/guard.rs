@@ -1,7 +1,7 @@
 //! Checks of a request before a mount receives it.
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http::{HeaderMap, header};
@@ -19,45 +19,73 @@ pub struct HostNames(Arc<RwLock<Names>>);
 
 #[derive(Debug, Default)]
 struct Names {
+    /// The accepted values of `Host`.
     hosts: HashSet<String>,
-    /// `<scheme>://<host>` of announced URLs that are not websites.
-    others: HashSet<String>,
+    /// The accepted values of `Origin`, as [`origin_of`] writes them.
+    origins: HashSet<String>,
+}
+
+impl Names {
+    fn add(&mut self, host: &str) {
+        self.hosts.insert(host.to_ascii_lowercase());
+    }
+
+    /// Adds a host of the listener itself, with its pages.
+    fn add_own(&mut self, host: &str) {
+        self.add(host);
+        // A proxy on the same port can provide TLS.
+        for scheme in ["http", "https"] {
+            self.origins.extend(origin_of(&format!("{scheme}://{host}")));
+        }
+    }
 }
 
 impl HostNames {
     /// Creates the names of a bound address.
     pub fn of(address: SocketAddr) -> Self {
-        let names = Self::default();
-        let port = address.port();
-        for name in ["127.0.0.1", "localhost", "[::1]"] {
-            names.add(&format!("{name}:{port}"));
+        let mut names = Names::default();
+        let mut hosts = ["127.0.0.1", "localhost", "[::1]"].map(str::to_owned).to_vec();
+        match address.ip() {
+            ip if ip.is_unspecified() => {}
+            IpAddr::V4(ip) => hosts.push(ip.to_string()),
+            IpAddr::V6(ip) => hosts.push(format!("[{ip}]")),
         }
-        if !address.ip().is_unspecified() {
-            names.add(&address.to_string());
+        for host in hosts {
+            // Clients omit the default port.
+            if address.port() == 80 {
+                names.add(&host);
+            }
+            names.add_own(&format!("{host}:{}", address.port()));
         }
-        names
+        Self(Arc::new(RwLock::new(names)))
     }
 
-    /// Adds a name unchanged.
-    pub fn add(&self, name: &str) {
-        self.0.write().hosts.insert(name.to_ascii_lowercase());
-    }
-
-    /// Adds the host of a URL, with its port and without.
+    /// Adds the host of a URL, with its port and without, and the pages of the URL's origin.
     pub fn announce(&self, url: &str) {
         let Some((host, port)) = host_of(url) else { return };
-        self.add(&host);
+        let mut names = self.0.write();
+        names.add(&host);
         if let Some(port) = port {
-            self.add(&format!("{host}:{port}"));
+            names.add(&format!("{host}:{port}"));
         }
-        if let Some(other) = url::Url::parse(url).ok().as_ref().and_then(other_origin) {
-            self.0.write().others.insert(other);
-        }
+        names.origins.extend(origin_of(url));
     }
 
-    /// Returns whether an origin that is not a website was announced.
-    fn is_announced(&self, origin: &url::Url) -> bool {
-        other_origin(origin).is_some_and(|origin| self.0.read().others.contains(&origin))
+    /// Returns whether a request without a token has an allowed `Origin`: none (a program), that of VS Code, of a page of
+    /// this listener, or of a URL that the operator named. Any other page or extension of a browser on this computer, also
+    /// a page of another port, could otherwise talk to the host. Two `Origin` headers are contradictory and rejected.
+    pub fn admits_origin(&self, headers: &HeaderMap) -> bool {
+        admits_origin(headers, |origin| self.is_own_or_named(origin))
+    }
+
+    /// Like [`Self::admits_origin`], for a request that is authenticated by a token, which no other page has: websites of
+    /// this computer are accepted as well.
+    pub fn admits_origin_with_token(&self, headers: &HeaderMap) -> bool {
+        admits_origin(headers, |origin| self.is_own_or_named(origin) || is_on_this_computer(origin))
+    }
+
+    fn is_own_or_named(&self, origin: &str) -> bool {
+        origin_of(origin).is_some_and(|origin| self.0.read().origins.contains(&origin))
     }
 
     /// Checks that a request addresses one of the names.
@@ -78,15 +106,38 @@ impl HostNames {
     }
 }
 
+/// Returns whether a request has no `Origin`, that of an editor, or one for which `accepts` holds.
+fn admits_origin(headers: &HeaderMap, accepts: impl Fn(&str) -> bool) -> bool {
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let Some(origin) = origins.next() else { return true };
+    let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return false };
+    EDITORS.contains(&origin) || accepts(origin)
+}
+
+/// Returns whether an origin is that of a website on this computer.
+fn is_on_this_computer(origin: &str) -> bool {
+    let Ok(url) = url::Url::parse(origin) else { return false };
+    let is_loopback = match url.host() {
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    is_loopback && matches!(url.scheme(), "http" | "https")
+}
+
 fn host_of(url: &str) -> Option<(String, Option<u16>)> {
     let url = url::Url::parse(url).ok()?;
     Some((url.host_str().filter(|host| !host.is_empty())?.to_owned(), url.port_or_known_default()))
 }
 
-/// `<scheme>://<host>` of a URL that is not a website and has a host.
-fn other_origin(url: &url::Url) -> Option<String> {
-    let host = url.host_str().filter(|host| !host.is_empty())?;
-    (!matches!(url.scheme(), "http" | "https")).then(|| format!("{}://{host}", url.scheme()))
+/// Returns the origin of a URL that has a host: `<scheme>://<host>`, with the port if there is one, also if it is the
+/// scheme's default.
+fn origin_of(url: &str) -> Option<String> {
+    let url = url::Url::parse(url).ok()?;
+    let host = url.host_str().filter(|host| !host.is_empty())?.to_ascii_lowercase();
+    let port = url.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
+    Some(format!("{}://{host}{port}", url.scheme()))
 }
 
 /// Returns whether a text is a URL with a host, so that announcing it adds a name.
@@ -96,28 +147,6 @@ pub fn names_a_host(url: &str) -> bool {
 
 /// Origins that are not websites and belong to a program on this machine: the windows of VS Code.
 const EDITORS: &[&str] = &["vscode-file://vscode-app"];
-
-/// Returns whether a handshake without a token has an allowed `Origin`: none (a program), that of an editor, a website
-/// on this machine, or one that the operator named. Otherwise any page or extension of a browser here could talk to the
-/// host. Two `Origin` headers are contradictory and rejected.
-pub fn origin_is_near(headers: &HeaderMap, names: &HostNames) -> bool {
-    let mut origins = headers.get_all(header::ORIGIN).iter();
-    let Some(origin) = origins.next() else { return true };
-    let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return false };
-    if EDITORS.contains(&origin) {
-        return true;
-    }
-    let Ok(url) = url::Url::parse(origin) else { return false };
-    if !matches!(url.scheme(), "http" | "https") {
-        return names.is_announced(&url);
-    }
-    match url.host() {
-        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-        Some(url::Host::Domain(name)) => name == "localhost" || names.0.read().hosts.contains(name),
-        None => false,
-    }
-}
 
 /// The connection token.
 #[derive(Debug, Clone)]
@@ -146,6 +175,8 @@ fn given(query: Option<&str>, headers: &HeaderMap) -> Option<Secret<String>> {
 /// Why a connection is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Rejection {
+    /// The request without a token addresses another host.
+    ForeignHost(String),
     /// A page of another site connects without a token.
     ForeignOrigin,
     /// The token is missing or wrong.
@@ -154,7 +185,7 @@ pub enum Rejection {
 
 /// Authenticates a connection. The connection token makes it the host itself. A personal token authenticates the
 /// connection, but as that user only if the operator has configured this. A signed-in page acts as its user. Without a
-/// required token, the connection is anonymous.
+/// required token, the connection is anonymous, if its `Host` and `Origin` are accepted.
 ///
 /// # Errors
 /// Why it is rejected.
@@ -182,8 +213,11 @@ pub fn admit<B>(
     match (person, token) {
         (Some(person), _) => Ok(person),
         (None, Some(_)) => Err(Rejection::NoToken),
-        (None, None) if !origin_is_near(headers, names) => Err(Rejection::ForeignOrigin),
-        (None, None) => Ok(Principal::Anyone),
+        (None, None) => match names.admits(headers) {
+            Err(host) => Err(Rejection::ForeignHost(host)),
+            Ok(()) if !names.admits_origin(headers) => Err(Rejection::ForeignOrigin),
+            Ok(()) => Ok(Principal::Anyone),
+        },
     }
 }
 
@@ -203,6 +237,11 @@ pub fn caller<B>(
         Some(given) => bearer_of(given.reveal(), token, gate),
         None => signed_in(request.headers(), token, gate, sign_ins),
     }
+}
+
+/// Returns whether a request is authenticated by the token that it has, or not at all: a host without tokens accepts any.
+pub(crate) fn sends_token<B>(request: &http::Request<B>, token: Option<&Token>, gate: &Gate) -> bool {
+    (token.is_some() || gate.people().is_some()) && given(request.uri().query(), request.headers()).is_some()
 }
 
 /// Returns the principal of a token.
@@ -256,29 +295,59 @@ mod tests {
     }
 
     #[test]
-    fn a_page_from_elsewhere_is_not_near() {
+    fn only_own_named_and_editor_pages_are_accepted() {
         let names = HostNames::of("127.0.0.1:9187".parse().unwrap());
         names.announce("https://console.example.org");
+        names.announce("http://localhost:3000/page");
         names.announce("tauri://console.example");
-        let near = |origin: &str| origin_is_near(&headers(header::ORIGIN, origin), &names);
-        for two in [["http://localhost", "https://evil.org"], ["https://evil.org", "http://localhost"]] {
+        let admits = |origin: &str| names.admits_origin(&headers(header::ORIGIN, origin));
+        for two in
+            [["http://localhost:9187", "https://evil.org"], ["https://evil.org", "http://localhost:9187"]]
+        {
             let origins = two.map(|origin| (header::ORIGIN, origin.parse().unwrap()));
-            assert!(!origin_is_near(&HeaderMap::from_iter(origins), &names), "{two:?}");
+            assert!(!names.admits_origin(&HeaderMap::from_iter(origins)), "{two:?}");
         }
-        assert!(origin_is_near(&HeaderMap::new(), &names));
+        assert!(names.admits_origin(&HeaderMap::new()));
         for good in [
-            "http://localhost:3000",
-            "https://127.0.0.1",
-            "http://[::1]:1",
+            "http://localhost:9187",
+            "http://127.0.0.1:9187",
+            "https://127.0.0.1:9187",
+            "http://[::1]:9187",
             "vscode-file://vscode-app",
             "https://console.example.org",
+            "https://console.example.org:443",
+            "http://localhost:3000",
             "tauri://console.example",
         ] {
-            assert!(near(good), "{good}");
+            assert!(admits(good), "{good}");
         }
+        let with_token = |origin: &str| names.admits_origin_with_token(&headers(header::ORIGIN, origin));
+        for of_computer in ["http://localhost", "http://127.0.0.2:1", "https://[::1]:3000"] {
+            assert!(with_token(of_computer) && !admits(of_computer), "{of_computer}");
+        }
+        for elsewhere in
+            ["https://evil.org", "null", "chrome-extension://localhost", "http://localhost.evil.org"]
+        {
+            assert!(!with_token(elsewhere), "{elsewhere}");
+        }
+        assert!(with_token("https://console.example.org") && with_token("vscode-file://vscode-app"));
         for bad in [
+            // Other ports of this computer.
+            "http://localhost",
+            "http://127.0.0.1",
+            "https://127.0.0.1",
+            "http://127.0.0.1:9188",
+            "http://127.0.0.2:9187",
+            "http://[::1]:1",
+            "http://localhost:3001",
+            "http://127.0.0.1:3000",
+            "https://localhost:3000",
+            // A page of a named host on another port or without TLS.
+            "http://console.example.org",
+            "https://console.example.org:8443",
             "https://evil.org",
-            "http://localhost.evil.org",
+            "http://localhost.evil.org:9187",
+            "http://localhost:9187.evil.org",
             "null",
             "nonsense",
             "https://console.example.org.evil.org",
@@ -289,11 +358,26 @@ mod tests {
             "vscode-file://elsewhere",
             "vscode-webview://1a2b",
             "chrome-extension://console.example.org",
+            "chrome-extension://localhost:9187",
             "data:text/html,x",
             "tauri://localhost",
             "",
         ] {
-            assert!(!near(bad), "{bad}");
+            assert!(!admits(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_default_port_is_omitted() {
+        let names = HostNames::of("192.0.2.7:80".parse().unwrap());
+        for host in ["localhost", "localhost:80", "192.0.2.7", "[::1]"] {
+            assert!(names.admits(&headers(header::HOST, host)).is_ok(), "{host}");
+        }
+        for origin in ["http://localhost", "http://192.0.2.7", "http://[::1]"] {
+            assert!(names.admits_origin(&headers(header::ORIGIN, origin)), "{origin}");
+        }
+        for origin in ["https://localhost", "http://localhost:8080"] {
+            assert!(!names.admits_origin(&headers(header::ORIGIN, origin)), "{origin}");
         }
     }
 
@@ -326,21 +410,28 @@ mod tests {
             assert!(!names_a_host(none), "{none}");
             names.announce(none);
         }
-        assert_eq!(names.0.read().hosts.len(), 4, "the loopback names and the address");
+        assert_eq!(
+            names.0.read().hosts.len(),
+            8,
+            "the loopback names and the address, with the port and without"
+        );
     }
 
     #[test]
-    fn a_connection_is_admitted_by_the_token_or_without_one_by_its_origin() {
+    fn a_connection_is_admitted_by_the_token_or_without_one_by_its_host_and_origin() {
         let names = HostNames::of("127.0.0.1:9187".parse().unwrap());
         let token = Token::new("right".to_owned());
-        let admitted = |token: Option<&Token>, query: &str, origin: Option<&str>| {
-            let mut request = http::Request::builder().uri(format!("/?{query}"));
+        let admitted_at = |token: Option<&Token>, query: &str, host: &str, origin: Option<&str>| {
+            let mut request = http::Request::builder().uri(format!("/?{query}")).header(header::HOST, host);
             if let Some(origin) = origin {
                 request = request.header(header::ORIGIN, origin);
             }
             admit(&request.body(()).unwrap(), token, &names, &Gate::default(), &SignIns::default())
         };
-        let (near, foreign) = (Some("http://localhost"), Some("https://evil.org"));
+        let admitted = |token: Option<&Token>, query: &str, origin: Option<&str>| {
+            admitted_at(token, query, "localhost:9187", origin)
+        };
+        let (near, foreign) = (Some("http://localhost:9187"), Some("https://evil.org"));
         assert_eq!(
             admitted(Some(&token), "tkn=right", foreign),
             Ok(Gate::default().root()),
@@ -352,7 +443,15 @@ mod tests {
         for origin in [None, near] {
             assert_eq!(admitted(None, "", origin), Ok(Principal::Anyone));
         }
-        assert_eq!(admitted(None, "", foreign), Err(Rejection::ForeignOrigin));
+        for foreign in [foreign, Some("http://localhost:9188")] {
+            assert_eq!(admitted(None, "", foreign), Err(Rejection::ForeignOrigin));
+        }
+        for host in ["evil.org", "evil.org:9187", "localhost:9188"] {
+            let refused = Err(Rejection::ForeignHost(host.to_owned()));
+            assert_eq!(admitted_at(None, "", host, None), refused, "a name that leads to this computer");
+            assert_eq!(admitted_at(None, "tkn=wrong", host, None), refused);
+            assert_eq!(admitted_at(Some(&token), "tkn=right", host, None), Ok(Gate::default().root()));
+        }
     }
 
     #[test]

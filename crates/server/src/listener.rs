@@ -103,7 +103,8 @@ impl Server {
         Self { mounts, door: None, heads: Arc::default() }
     }
 
-    /// Accepts AHP clients, with this token if one is required; otherwise not from websites other than `names`.
+    /// Accepts AHP clients, with this token if one is required; otherwise only those that address one of `names`, and no
+    /// pages of other origins.
     #[must_use]
     pub fn with_protocol(mut self, host: Arc<Host>, token: Option<Token>, names: HostNames) -> Self {
         self.door = Some(ProtocolEndpoint { host, token, names, sign_ins: SignIns::default() });
@@ -208,6 +209,7 @@ impl Server {
         let gate = &door.host.access.gate;
         let principal = match admit(&request, door.token.as_ref(), &door.names, gate, &door.sign_ins) {
             Ok(principal) => principal,
+            Err(Rejection::ForeignHost(host)) => return refuse(&Reply::ForeignHost { what: "host", host }),
             Err(Rejection::ForeignOrigin) => return refuse(&Reply::ForeignOrigin),
             Err(Rejection::NoToken) => {
                 let mut response = Response::new(Body::from(Reply::NoToken.to_string()));

@@ -8,7 +8,7 @@ use http::header;
 use ostler_contract::http::{Request, Response};
 use ostler_engine::Gate;
 
-use crate::guard::{HostNames, Token, caller, origin_is_near};
+use crate::guard::{HostNames, Token, caller, sends_token};
 use crate::reply::Reply;
 use crate::sign_ins::{SignIns, is_same_origin};
 
@@ -25,7 +25,7 @@ pub enum Guard {
         /// The word for the mount in rejections: `API`, `route` or `page`.
         what: &'static str,
     },
-    /// One of these names as its `Host`, no page of another site as its `Origin`, and the connection token or a
+    /// One of these names as its `Host`, no page of another origin as its `Origin`, and the connection token or a
     /// personal token. The request then contains its principal as an extension of type [`ostler_engine::Principal`].
     Token {
         /// The names.
@@ -67,7 +67,11 @@ impl Guard {
             }
             Self::Token { names, token, gate, sign_ins } => {
                 named(names, "API")?;
-                if !origin_is_near(headers, names) {
+                let is_accepted = match sends_token(request, token.as_ref(), gate) {
+                    true => names.admits_origin_with_token(headers),
+                    false => names.admits_origin(headers),
+                };
+                if !is_accepted {
                     let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
                     return Err(Reply::ForeignPage(origin.unwrap_or("that origin").to_owned()));
                 }

@@ -13,7 +13,7 @@ pub enum Reply {
     /// The `Host` is not one of this host's names.
     #[error("This {what} does not answer to {host}")]
     ForeignHost {
-        /// `API`, `route` or `page`
+        /// `API`, `route`, `page` or `host`
         what: &'static str,
         /// The requested name, or `a request with no Host`.
         host: String,

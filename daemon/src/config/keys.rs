@@ -215,8 +215,8 @@ keys! {
         root "MCP servers" => Effect::Live(root_settings::mcp_servers);
     }
 
-    /// Public URLs of this host. Plugin routes accept their hosts, and a listener without a token accepts web pages
-    /// from them.
+    /// Public URLs of this host, and origins of other web pages that may connect to it. Requests may name their hosts,
+    /// and a listener without a token accepts pages from exactly these origins, scheme and port included.
     origins: Vec<String> {
         sets |settings, urls| settings.origins = settings::origins(urls)?;
     }

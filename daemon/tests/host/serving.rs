@@ -167,6 +167,73 @@ async fn connections_and_routes_are_guarded() {
     assert!(daemon.block.iter().all(|line| !line.contains("sesame")), "{:?}", daemon.block);
 }
 
+/// Returns the status of the answer to a request, whose connection can stay open.
+async fn status_of(daemon: &crate::support::Daemon, request: &str) -> u16 {
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    let mut stream = BufReader::new(tokio::net::TcpStream::connect(daemon.address()).await.unwrap());
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut line = String::new();
+    stream.read_line(&mut line).await.unwrap();
+    line.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+}
+
+#[tokio::test]
+async fn a_host_without_a_token_serves_its_own_and_named_pages_only() {
+    let folder = Folder::new(json!({
+        "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/console" }],
+        "origins": ["https://console.example", "http://localhost:4711"],
+    }));
+    let daemon = folder.start();
+    let (address, port) = (daemon.address(), daemon.address().rsplit_once(':').unwrap().1);
+    let socket = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                  Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    // What a listener serves: the path, more headers, the status of an accepted request, and whether `Origin` is checked.
+    let entries = [
+        ("/", socket, 101, true),
+        ("/api/me", "Connection: close\r\n", 200, true),
+        ("/plugins/console/", "Connection: close\r\n", 200, false),
+    ];
+    let own = format!("http://{address}");
+    let names = [address.to_owned(), format!("localhost:{port}"), "console.example".to_owned()];
+    let pages = [
+        own.clone(),
+        format!("http://localhost:{port}"),
+        "vscode-file://vscode-app".to_owned(),
+        "https://console.example".to_owned(),
+        "http://localhost:4711".to_owned(),
+    ];
+    let foreign_names = ["evil.example", "localhost:1", "127.0.0.1"].map(str::to_owned);
+    let foreign_pages = [
+        "http://127.0.0.1:1",
+        "http://localhost",
+        "http://localhost:4712",
+        "http://console.example",
+        "https://evil.example",
+        "null",
+    ]
+    .map(str::to_owned);
+    for (path, headers, accepted, checks_origin) in entries {
+        let ask = async |host: &str, origin: Option<&str>| {
+            let origin = origin.map(|origin| format!("Origin: {origin}\r\n")).unwrap_or_default();
+            status_of(&daemon, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{origin}{headers}\r\n")).await
+        };
+        for host in &names {
+            assert_eq!(ask(host, None).await, accepted, "{path} at {host}");
+        }
+        for host in &foreign_names {
+            assert_eq!(ask(host, None).await, 403, "{path} at {host}");
+            assert_eq!(ask(host, Some(&own)).await, 403, "{path} at {host}");
+        }
+        for page in &pages {
+            assert_eq!(ask(address, Some(page)).await, accepted, "{path} from {page}");
+        }
+        let expected = if checks_origin { 403 } else { accepted };
+        for page in &foreign_pages {
+            assert_eq!(ask(address, Some(page)).await, expected, "{path} from {page}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_body_cut_short_fires_nothing() {
     let folder = Folder::with_webhook("x");

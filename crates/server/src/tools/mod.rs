@@ -17,7 +17,7 @@ use ostler_engine::sessions::OpenToolsServer;
 use ostler_engine::sessions::SessionTools;
 use parking_lot::Mutex;
 
-use crate::guard::{HostNames, bearer, origin_is_near};
+use crate::guard::{HostNames, bearer};
 use crate::mount::{Guard, Mount};
 use crate::reply::{Reply, refuse};
 use endpoint::{About, Endpoint};
@@ -104,7 +104,7 @@ impl ToolServers {
             return Some(refuse(&Reply::NotItsToken));
         }
         // An agent's MCP client sends no origin. A page in a browser does, and is rejected even with a token.
-        if !origin_is_near(request.headers(), &HostNames::default()) {
+        if !HostNames::default().admits_origin_with_token(request.headers()) {
             return Some(refuse(&Reply::ForeignOrigin));
         }
         Some(match *request.method() {

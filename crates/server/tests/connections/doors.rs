@@ -13,6 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::Message as Frame;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 /// A plugin whose route does what its path says.
 fn routes() -> Plugin {
@@ -243,17 +244,31 @@ async fn a_connection_shows_its_token_and_a_page_of_another_site_is_kept_out() {
     assert_eq!((status, body.as_str()), (401, "A connection token is required"));
     running.connect("?tkn=open%20sesame").await;
     let open = start(None).await;
+    let (own, other_port) = (format!("http://{}", open.address), "http://127.0.0.1:1");
     for origins in [
         &["https://evil.org"][..],
+        &[other_port],
+        &["http://localhost"],
         &["chrome-extension://abcdef"],
         &["file://"],
-        &["http://localhost", "https://evil.org"],
+        &[own.as_str(), "https://evil.org"],
     ] {
         let origins: String = origins.iter().map(|origin| format!("Origin: {origin}\r\n")).collect();
         let (status, _) =
             open.send(&handshake(open.address, "/", &format!("{origins}Connection: close\r\n"))).await;
         assert_eq!(status, 403, "{origins}");
     }
+    for origin in [own.as_str(), "vscode-file://vscode-app"] {
+        let stream = TcpStream::connect(open.address).await.unwrap();
+        let mut request = format!("ws://{}/", open.address).into_client_request().unwrap();
+        request.headers_mut().insert("origin", origin.parse().unwrap());
+        tokio_tungstenite::client_async(request, stream).await.unwrap();
+    }
+    // A name that leads to this computer, as that of a page whose domain is resolved to loopback.
+    let foreign = handshake(open.address, "/", "Connection: close\r\n");
+    let foreign = foreign.replace(&format!("Host: {}", open.address), "Host: evil.org");
+    let refused = (403, r#"{"message":"This host does not answer to evil.org"}"#.to_owned());
+    assert_eq!(open.send(&foreign).await, refused);
 }
 
 #[tokio::test]
