@@ -7,6 +7,7 @@ use bytes::Bytes;
 use ostler_contract_derive::{Cross, host_calls};
 use ostler_protocol::JsonObject;
 use ostler_protocol::grants::Grant;
+use ostler_protocol::sent::SentObject;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -125,7 +126,7 @@ pub struct Fired {
 #[derive(Debug, Clone)]
 pub enum EventData {
     /// Its fields.
-    Fields(JsonObject),
+    Fields(SentObject),
     /// Long text of a JSON object: only the parts that automations read are parsed.
     Text {
         /// The text.
@@ -225,11 +226,11 @@ pub trait HostCalls: Send + Sync {
         _records: EventRecords,
     ) -> Pending<FiredOnce> {
         let data = match data {
-            EventData::Fields(data) => Ok(data),
+            EventData::Fields(data) => Ok(data.fields),
             EventData::Text { text, over } => {
-                serde_json::from_slice::<JsonObject>(&text).map_err(Thrown::new).map(|mut data| {
-                    data.extend(over);
-                    data
+                SentObject::read(&text).map_err(Thrown::new).map(|SentObject { mut fields, .. }| {
+                    fields.extend(over);
+                    fields
                 })
             }
         };

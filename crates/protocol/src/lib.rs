@@ -11,6 +11,7 @@
 
 pub mod actions;
 pub mod commands;
+pub mod decimal;
 pub mod error;
 pub mod grants;
 pub mod message;
@@ -19,6 +20,7 @@ pub mod nearest;
 pub mod own;
 mod resource;
 pub mod run_list;
+pub mod sent;
 pub mod surrogates;
 pub mod unread;
 pub mod uri;

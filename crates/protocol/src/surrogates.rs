@@ -2,7 +2,9 @@
 //! emoji that was cut in two. This is not Unicode text; it is read like JavaScript's `toWellFormed` does: each lone
 //! surrogate becomes U+FFFD.
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 /// `\uXXXX`
 const ESCAPE: usize = 6;
@@ -57,6 +59,44 @@ pub fn well_formed(text: &[u8]) -> Option<Vec<u8>> {
         };
     }
     mended
+}
+
+/// A JSON string that is used as a key: lone surrogates in it are told apart ([`distinct`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyText(pub String);
+
+impl<'de> Deserialize<'de> for KeyText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let text = raw.get().as_bytes();
+        let is_string = text.first() == Some(&b'"');
+        let read =
+            is_string.then(|| distinct(text)).flatten().map_or_else(|| serde_json::from_slice(text), Ok);
+        read.map(Self).map_err(Error::custom)
+    }
+}
+
+/// Returns a text that tells lone surrogates apart, for a JSON string that has any: each becomes U+FFFD and its four digits.
+/// [`read_json`] reads them all as the same character, so that keys of such texts would be equal.
+pub fn distinct(string: &[u8]) -> Option<String> {
+    if !string.contains(&b'\\') {
+        return None;
+    }
+    let mended = well_formed(string)?;
+    let (mut text, mut at) = (Vec::with_capacity(string.len()), 0);
+    while at < mended.len() {
+        let (length, digits) = match mended.get(at..at + ESCAPE) {
+            Some(escape) if escape == REPLACED && escape != &string[at..at + ESCAPE] => {
+                (ESCAPE, &string[at + 2..at + ESCAPE])
+            }
+            _ if mended[at] == b'\\' => (2.min(mended.len() - at), &b""[..]),
+            _ => (1, &b""[..]),
+        };
+        text.extend_from_slice(&mended[at..at + length]);
+        text.extend(digits.to_ascii_lowercase());
+        at += length;
+    }
+    serde_json::from_slice(&text).ok()
 }
 
 #[derive(PartialEq)]
@@ -126,6 +166,25 @@ mod tests {
             assert_eq!(mended(text), None, "{text}");
         }
         assert!(read_json::<Value>(br#"{"a":"\ud800""#).is_err(), "what else is wrong stays wrong");
+    }
+
+    #[test]
+    fn lone_halves_are_told_apart() {
+        for (text, expected) in [
+            (r#""\ud800""#, Some("\u{fffd}d800")),
+            (r#""a\uDFFFb\ud801""#, Some("a\u{fffd}dfffb\u{fffd}d801")),
+            (r#""\ufffd\ud83d""#, Some("\u{fffd}\u{fffd}d83d")),
+            (r#""\ud83d\ude00""#, None),
+            (r#""plain""#, None),
+        ] {
+            assert_eq!(distinct(text.as_bytes()).as_deref(), expected, "{text}");
+        }
+        assert_eq!(distinct(br#""\\\ud800""#).as_deref(), Some("\\\u{fffd}d800"));
+        assert_eq!(distinct(br#""\\ud800""#), None, "an escaped backslash");
+        let key = |text: &str| serde_json::from_str::<KeyText>(text).map(|KeyText(text)| text).ok();
+        assert_eq!(key(r#""a\ud800""#).as_deref(), Some("a\u{fffd}d800"));
+        assert_eq!(key(r#" "a\u00e9" "#).as_deref(), Some("aé"));
+        assert_eq!([key("5"), key("null"), key("[\"\\ud800\"]")], [None, None, None]);
     }
 
     /// What a JSON encoder may write for a code unit.

@@ -254,8 +254,13 @@ pub async fn fire(
         };
         let once = Once { cause: format!("webhook:in:{n}"), record: record_in("deliveries") };
         let records = EventRecords { once: Some(once), log: Some(record_in("log")) };
-        let fired =
-            face.builds.fire_event("build".into(), "done".into(), EventData::Fields(data), None, records);
+        let fired = face.builds.fire_event(
+            "build".into(),
+            "done".into(),
+            EventData::Fields(data.into()),
+            None,
+            records,
+        );
         drop(face);
         let _ = answer.send(fired.await);
     });

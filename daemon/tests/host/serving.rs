@@ -31,6 +31,63 @@ async fn a_call_becomes_a_run_whose_turn_a_client_watches() {
     assert_eq!(turn["responseParts"][0]["content"], text);
 }
 
+/// A run's first message.
+async fn message_of(client: &mut Client, run: &Value) -> String {
+    let session = run["primarySession"].as_str().unwrap();
+    let chat = client.subscribe(&ostler_protocol::uri::default_chat(session)).await;
+    let turn = chat["turns"].as_array().unwrap().last().unwrap_or(&chat["activeTurn"]).clone();
+    turn["message"]["text"].as_str().unwrap().split("\n\n").next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn numbers_keep_the_digits_of_their_sender() {
+    let folder = Folder::with_webhook("id={{event.id}} n={{event.n}} z={{event.z}} all={{event.all}}");
+    let daemon = folder.start();
+    let mut client = daemon.initialized("watcher").await;
+    client.subscribe("ahp-automations://").await;
+    let body = r#"{"id":12345678901234567890123,"n":1e3,"z":1.10,"all":[1E400,{"half":0.50}]}"#;
+    assert_eq!(daemon.post(IN, Some("right"), body).await.0, 202);
+    let runs = client.ended_runs(1).await;
+    let message = message_of(&mut client, &runs[0]).await;
+    assert_eq!(message, "id=12345678901234567890123 n=1e3 z=1.10 all=[1E400,{\"half\":0.50}]");
+    // What is longer than is read at once is read in another way.
+    let long = body.replacen('{', &format!("{{\"long\":\"{}\",", "x".repeat(400_000)), 1);
+    assert_eq!(daemon.post(IN, Some("right"), &long).await.0, 202);
+    let runs = client.ended_runs(2).await;
+    assert_eq!(message_of(&mut client, &runs[0]).await, message);
+}
+
+#[tokio::test]
+async fn customers_whose_ids_differ_in_their_last_digit_have_sessions_of_their_own() {
+    let folder = Folder::with_webhook("{{event.id}}");
+    folder.write(
+        "webhooks/in.md",
+        "---\nid: in\nautomation: true\nsecret: host:in\nsession: { by: id }\nwhen: event.id != 12345678901234567890125\n---\n",
+    );
+    let daemon = folder.start();
+    let mut client = daemon.initialized("watcher").await;
+    client.subscribe("ahp-automations://").await;
+    let mut sessions = Vec::new();
+    for id in [
+        "12345678901234567890123",
+        "12345678901234567890124",
+        "12345678901234567890123.0",
+        r#""\ud800""#,
+        r#""\ud801""#,
+        "12345678901234567890125",
+        r#""\ud800""#,
+    ] {
+        assert_eq!(daemon.post(IN, Some("right"), &format!(r#"{{"id":{id}}}"#)).await.0, 202, "{id}");
+        if !id.ends_with('5') {
+            let runs = client.ended_runs(sessions.len() + 1).await;
+            sessions.push(runs[0]["primarySession"].as_str().unwrap().to_owned());
+        }
+    }
+    let first = |at: usize| sessions.iter().position(|session| *session == sessions[at]);
+    let firsts: Vec<_> = (0..sessions.len()).map(first).collect();
+    assert_eq!(firsts, [Some(0), Some(1), Some(0), Some(3), Some(4), Some(3)], "{sessions:?}");
+}
+
 #[tokio::test]
 async fn webhook_calls_are_answered_by_the_table() {
     let folder = Folder::with_webhook("x");

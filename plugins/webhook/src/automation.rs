@@ -8,7 +8,8 @@ use ostler_contract::budget::VALUE;
 use ostler_contract::host::{EventData, Firing};
 use ostler_contract::http::{StatusCode, header};
 use ostler_contract::protocol::message::count_values;
-use ostler_contract::protocol::surrogates::{read_json, what_it_is};
+use ostler_contract::protocol::sent::{SentObject, has_literals};
+use ostler_contract::protocol::surrogates::what_it_is;
 use ostler_contract::shared_runs::{EventRecords, FiredOnce};
 use ostler_contract::{Bodies, JsonObject, Thrown, Value, json};
 
@@ -73,7 +74,8 @@ pub(crate) async fn call(
     let data = match data {
         Ok(Data::Fields(data)) => {
             let mut data = Arc::unwrap_or_clone(data);
-            data.extend([endpoint_field()]);
+            let (name, id) = endpoint_field();
+            data.insert(&name, id);
             EventData::Fields(data)
         }
         Ok(Data::Text(text)) => EventData::Text { text, over: JsonObject::from_iter([endpoint_field()]) },
@@ -131,7 +133,7 @@ fn accepted(endpoint: &Endpoint) -> Answer {
 /// The content of a body.
 #[derive(Debug, Clone)]
 pub(crate) enum Data {
-    Fields(Arc<JsonObject>),
+    Fields(Arc<SentObject>),
     /// Long JSON text that is not parsed yet.
     Text(Bytes),
 }
@@ -168,7 +170,10 @@ fn measured(body: &[u8], form: bool) -> (usize, usize) {
     let evaluation = body.len() + (count_values(body) + encoded) * VALUE;
     // A list allocates several values, even if it has fewer.
     let opened = body.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() + encoded;
-    (evaluation, evaluation + 2 * opened * VALUE)
+    let fields = evaluation + 2 * opened * VALUE;
+    // What the values do not keep of the text has at most their memory.
+    let literals = if has_literals(body) { fields } else { 0 };
+    (evaluation, fields + literals)
 }
 
 /// Does work on a body, on a separate thread if it is long.
@@ -190,7 +195,7 @@ async fn fields(body: &Bytes, is_form: bool) -> Result<Result<Data, String>, Thr
     if body.len() > LONG {
         return Ok(Ok(Data::Text(body.clone())));
     }
-    let fields = read_json(body);
+    let fields = SentObject::read(body);
     Ok(fields.map(Arc::new).map(Data::Fields).map_err(|error| what_it_is(&error)))
 }
 
@@ -214,11 +219,11 @@ fn form(body: &[u8]) -> Result<Data, String> {
         if payload.len() > LONG && payload.trim_start().starts_with('{') {
             return Ok(Data::Text(std::mem::take(payload).into()));
         }
-        if let Ok(object) = read_json(payload.as_bytes()) {
+        if let Ok(object) = SentObject::read(payload.as_bytes()) {
             return Ok(Data::Fields(Arc::new(object)));
         }
     }
-    Ok(Data::Fields(Arc::new(fields)))
+    Ok(Data::Fields(Arc::new(fields.into())))
 }
 
 #[cfg(test)]
@@ -257,12 +262,14 @@ mod tests {
             let evaluation = body.len() + (count_values(body.as_bytes()) + encoded) * VALUE;
             assert_eq!(measured(body.as_bytes(), form), (evaluation, evaluation + 2 * 2 * VALUE), "{body}");
         }
+        let (kept, sent) = (measured(b"[1.5]", false), measured(b"[1.50]", false));
+        assert!(sent.1 > 2 * (kept.1 - 1), "the digits of the sender have memory: {kept:?} {sent:?}");
     }
 
     #[test]
     fn a_form_is_its_fields_or_the_object_it_carries() {
         let of = |body: &str| match form(body.as_bytes()) {
-            Ok(Data::Fields(fields)) => Value::Object(Arc::unwrap_or_clone(fields)),
+            Ok(Data::Fields(fields)) => Value::Object(Arc::unwrap_or_clone(fields).fields),
             Ok(Data::Text(text)) => Value::from(text.len()),
             Err(why) => why.into(),
         };

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ostler_contract::http::{HeaderMap, header};
-use ostler_contract::protocol::surrogates::read_json;
+use ostler_contract::protocol::surrogates::{KeyText, read_json};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -28,19 +28,20 @@ impl BotCall {
         let body = std::str::from_utf8(body).map_err(|_| bad("The body is not UTF-8 text"))?;
         let fields = json_shape(headers, body);
         // A sender with its own body format passes the other values in the URL.
-        let named =
-            |field: fn(&Fields) -> Option<&RawValue>, name: &str| match fields.as_ref().and_then(field) {
-                Some(value) => text_of(value),
-                None => parameter(query, name),
-            };
-        let thread =
-            named(|fields| fields.thread.as_deref(), "thread").filter(|thread| !thread.trim().is_empty());
+        let thread = match fields.as_ref().and_then(|fields| fields.thread.as_deref()) {
+            Some(thread) => read_json(thread.get().as_bytes()).ok().map(|KeyText(thread)| thread),
+            None => parameter(query, "thread"),
+        };
+        let thread = thread.filter(|thread| !thread.trim().is_empty());
         let thread = thread.ok_or_else(|| bad("The call has no thread"))?;
         if thread.len() > THREAD_MAX {
             return Err(Refusal::Bad(format!("The thread exceeds {THREAD_MAX} bytes")));
         }
-        let callback =
-            named(|fields| fields.callback.as_deref(), "callback").filter(|callback| !callback.is_empty());
+        let callback = match fields.as_ref().and_then(|fields| fields.callback.as_deref()) {
+            Some(callback) => text_of(callback),
+            None => parameter(query, "callback"),
+        };
+        let callback = callback.filter(|callback| !callback.is_empty());
         let text = fields.as_ref().and_then(|fields| text_of(fields.text.as_deref()?));
         let text = text.unwrap_or_else(|| body.to_owned());
         if text.trim().is_empty() {
@@ -161,6 +162,10 @@ mod tests {
             said("q", "x", None),
             "the last field of a name counts"
         );
+        let of_surrogate = |escape: &str| {
+            read(JSON, "", &format!(r#"{{"text":"x","n":1E400,"thread":"{escape}"}}"#)).unwrap().thread
+        };
+        assert_ne!(of_surrogate("\\ud800"), of_surrogate("\\ud801"), "two conversations");
         let long = format!(r#"{{"text":"x","thread":"{}"}}"#, "t".repeat(1001));
         assert_eq!(read(JSON, "", &long), bad("The thread exceeds 1000 bytes"));
     }

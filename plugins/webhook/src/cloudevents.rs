@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use ostler_contract::http::{self, HeaderMap, HeaderValue, Response, StatusCode, header};
-use ostler_contract::protocol::surrogates::read_json;
+use ostler_contract::protocol::surrogates::{KeyText, read_json};
 use ostler_contract::{JsonObject, Value, json};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -38,8 +38,8 @@ pub(crate) struct Event {
 #[derive(Deserialize)]
 struct Attributes {
     specversion: String,
-    id: String,
-    source: String,
+    id: KeyText,
+    source: KeyText,
     r#type: String,
 }
 
@@ -62,7 +62,7 @@ impl Event {
         };
         let attributes: Attributes = read_json(&json)
             .map_err(|_| bad("not a CloudEvent with the attributes specversion, id, source and type"))?;
-        let Attributes { specversion, id, source, r#type } = attributes;
+        let Attributes { specversion, id: KeyText(id), source: KeyText(source), r#type } = attributes;
         if specversion != VERSION {
             return Err(bad("a CloudEvent of another version than 1.0"));
         }
@@ -278,6 +278,13 @@ mod tests {
         let good = json!({ "specversion": "1.0", "id": "1", "source": "/a", "type": "t", "data": {} });
         let event = structured(good.clone()).unwrap();
         assert_eq!((event.json, event.id), (good.to_string().into(), ["/a".to_owned(), "1".to_owned()]));
+        let odd = |id: &str| {
+            let body = format!(r#"{{"specversion":"1.0","id":"{id}","source":"/a","type":"t","n":1E400}}"#);
+            Event::read(&headers(&[("content-type", "application/cloudevents+json")]), &body.into())
+                .unwrap()
+                .id
+        };
+        assert_ne!(odd("\\ud800"), odd("\\ud801"), "two deliveries");
         for (field, value) in [
             ("specversion", json!("0.3")),
             ("specversion", json!(1.0)),

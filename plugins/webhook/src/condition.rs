@@ -2,16 +2,17 @@
 
 use std::sync::{Arc, LazyLock};
 
+use ostler_contract::Value;
 use ostler_contract::http::Uri;
 use ostler_contract::protocol::message::count_values;
-use ostler_contract::protocol::surrogates::{read_json, what_it_is};
-use ostler_contract::{JsonObject, Value};
+use ostler_contract::protocol::sent::SentObject;
+use ostler_contract::protocol::surrogates::what_it_is;
 use rhai::packages::{Package, StandardPackage};
-use rhai::serde::to_dynamic;
 use rhai::{AST, Array, Dynamic, Engine, EvalAltResult, Map, Scope};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::automation::Data;
+use crate::exact_numbers::{self, Exact, Literal};
 use crate::route::Head;
 
 /// The maximum length of an expression, in bytes.
@@ -43,6 +44,8 @@ static ENGINE: LazyLock<Engine> = LazyLock::new(engine);
 pub(crate) struct Condition {
     text: String,
     compiled: Arc<AST>,
+    /// The numbers of the expression that the engine's own types do not have, by the names that stand for them.
+    literals: Arc<[Literal]>,
 }
 
 impl PartialEq for Condition {
@@ -83,9 +86,13 @@ impl Condition {
         for name in NAMES {
             names.push(name, ());
         }
-        let compiled = ENGINE.compile_expression_with_scope(&names, text);
+        let (named, literals) = exact_numbers::name_literals(text);
+        for literal in &literals {
+            names.push(literal.name.as_str(), ());
+        }
+        let compiled = ENGINE.compile_expression_with_scope(&names, &named);
         let compiled = compiled.map_err(|error| format!("when is invalid: {error}"))?;
-        Ok(Self { text: text.to_owned(), compiled: Arc::new(compiled) })
+        Ok(Self { text: text.to_owned(), compiled: Arc::new(compiled), literals: literals.into() })
     }
 
     /// Waits for a permit to parse a call.
@@ -95,37 +102,40 @@ impl Condition {
 
     /// Returns whether a call fires automations; evaluated on a separate thread.
     pub async fn holds(&self, call: Call) -> Result<bool, ConditionError> {
-        let compiled = self.compiled.clone();
-        let evaluated = tokio::task::spawn_blocking(move || holds(&compiled, call));
+        let condition = self.clone();
+        let evaluated = tokio::task::spawn_blocking(move || condition.evaluate(call));
         evaluated
             .await
             .unwrap_or_else(|_| Err(ConditionError::Expression("the evaluation panicked".to_owned())))
     }
-}
 
-fn holds(compiled: &AST, call: Call) -> Result<bool, ConditionError> {
-    let fields = match call.event {
-        Data::Fields(fields) => to_dynamic(&*fields),
-        Data::Text(text) => {
-            if count_values(&text) > MOST_VALUES {
-                return Err(ConditionError::Call(format!("JSON with more than {MOST_VALUES} values")));
+    fn evaluate(&self, call: Call) -> Result<bool, ConditionError> {
+        let fields = match call.event {
+            Data::Fields(fields) => exact_numbers::object(fields.as_sent()),
+            Data::Text(text) => {
+                if count_values(&text) > MOST_VALUES {
+                    return Err(ConditionError::Call(format!("JSON with more than {MOST_VALUES} values")));
+                }
+                let fields = SentObject::read(&text);
+                exact_numbers::object(
+                    fields.map_err(|error| ConditionError::Call(what_it_is(&error)))?.as_sent(),
+                )
             }
-            let fields = read_json::<JsonObject>(&text);
-            let fields = fields.map_err(|error| ConditionError::Call(what_it_is(&error)))?;
-            to_dynamic(&fields)
+        };
+        let failed = |error: String| ConditionError::Expression(error);
+        let mut scope = Scope::new();
+        let headers: Map = call.head.facts().map(|(name, value)| (name.into(), value.into())).collect();
+        let values = [fields, headers, query(&call.head.uri)];
+        for (name, value) in NAMES.into_iter().zip(values) {
+            scope.push_constant_dynamic(name, value.into());
         }
-    };
-    let failed = |error: String| ConditionError::Expression(error);
-    let mut scope = Scope::new();
-    let fields = fields.map_err(|error| failed(error.to_string()))?;
-    let headers: Map = call.head.facts().map(|(name, value)| (name.into(), value.into())).collect();
-    let values = [fields, headers.into(), query(&call.head.uri).into()];
-    for (name, value) in NAMES.into_iter().zip(values) {
-        scope.push_constant_dynamic(name, value);
+        for Literal { name, number } in self.literals.iter() {
+            scope.push_constant(name.as_str(), Exact::of(number.clone()));
+        }
+        let answer = ENGINE.eval_ast_with_scope::<Dynamic>(&mut scope, &self.compiled);
+        let answer = answer.map_err(|error| failed(without_values(&error)))?;
+        answer.as_bool().map_err(|kind| failed(format!("it is {kind}, not true or false")))
     }
-    let answer = ENGINE.eval_ast_with_scope::<Dynamic>(&mut scope, compiled);
-    let answer = answer.map_err(|error| failed(without_values(&error)))?;
-    answer.as_bool().map_err(|kind| failed(format!("it is {kind}, not true or false")))
 }
 
 /// Describes an error without values of the call, which do not belong into a log.
@@ -177,6 +187,7 @@ fn engine() -> Engine {
     // A field of a missing value is also missing.
     engine.register_indexer_get(|_: &mut (), _: &str| Dynamic::UNIT);
     engine.register_fn("pluck", pluck);
+    exact_numbers::register(&mut engine);
     engine
 }
 
@@ -188,7 +199,7 @@ fn pluck(list: &mut Array, field: &str) -> Array {
 
 #[cfg(test)]
 mod tests {
-    use ostler_contract::json;
+    use ostler_contract::{JsonObject, json};
 
     use super::*;
 
@@ -208,7 +219,7 @@ mod tests {
             "issue": { "labels": [{ "name": "bug" }, { "name": "p1" }, "odd"] },
         });
         let when = Condition::read(&text.into()).map_err(ConditionError::Expression)?;
-        holds(&when.compiled, call(event))
+        when.evaluate(call(event))
     }
 
     #[test]
@@ -278,6 +289,38 @@ mod tests {
         }
     }
 
+    #[test]
+    fn numbers_are_compared_by_value_and_exactly() {
+        let of = |text: &str| {
+            let body = r#"{"id":12345678901234567890123,"max":18446744073709551615,"e":1E400,"price":1.10,"n":1e3,
+                "int":9007199254740993,"fraction":0.12345678901234567890123,"negative":-12345678901234567890123,"half":0.5}"#;
+            let when = Condition::read(&text.into()).unwrap();
+            when.evaluate(Call { event: Data::Text(body.into()), ..call(json!({})) })
+        };
+        for holds in [
+            "event.id == 12345678901234567890123",
+            "event.id == 12345678901234567890123.0 && event.id == 1.2345678901234567890123e22",
+            "event.id != 12345678901234567890124 && event.id < 12345678901234567890124",
+            "event.id > 12345678901234567890122 && event.id >= event.id && event.id <= event.id",
+            "event.id > 5 && 5 < event.id && event.id > 0.5 && event.id != 5 && event.id < 1e23",
+            "event.max == 18446744073709551615 && event.max < 18446744073709551616",
+            "event.e == 1e400 && event.e < 1e401 && event.e > event.id",
+            "event.price == 1.1 && event.price == 1.10 && event.price < 1.100000000000000000001",
+            "event.n == 1000 && event.n == 1e3",
+            "event.int == 9007199254740993 && event.int != 9007199254740992.0 && event.int > 9007199254740992.0",
+            "9007199254740992.0 != event.int && 9007199254740992.0 < event.int && event.n <= 1000.0",
+            "event.fraction == 0.12345678901234567890123 && event.fraction > 0.12345678901234567890122",
+            "event.negative == -12345678901234567890123 && event.negative < 0",
+            "event.id in [1, 12345678901234567890123] && !(event.id in [1, 12345678901234567890124])",
+            r#"event.id != "12345678901234567890123" && event.id.to_string() == "12345678901234567890123""#,
+            "event.id != () && event.id + 1 > 1e22 && event.max / 2 > 1 && -event.id < 0",
+            r#""12345678901234567890123" == "12345678901234567890123" && 'a' == 'a'"#,
+            "event.half == 0.5 && event.half < 1 && event.half * 2 == 1.0",
+        ] {
+            assert_eq!(of(holds), Ok(true), "{holds}");
+        }
+    }
+
     fn long_text() -> Value {
         json!({ "a": "x".repeat(BODY_LIMIT - 20) })
     }
@@ -301,7 +344,7 @@ mod tests {
         let (values, _) = of(MOST_VALUES - 10);
         let when = Condition::read(&"true".into()).unwrap();
         let (values, largest) = of(MOST_VALUES - 10 + (MOST_VALUES - values));
-        assert_eq!((values, holds(&when.compiled, largest)), (MOST_VALUES, Ok(true)));
+        assert_eq!((values, when.evaluate(largest)), (MOST_VALUES, Ok(true)));
     }
 
     #[test]
@@ -318,8 +361,7 @@ mod tests {
 
     #[test]
     fn an_evaluation_is_bounded() {
-        let of =
-            |text: &str, event: Value| holds(&Condition::read(&text.into()).unwrap().compiled, call(event));
+        let of = |text: &str, event: Value| Condition::read(&text.into()).unwrap().evaluate(call(event));
         let long = long_text();
         assert_eq!(of("event.a.len > 5", long.clone()), Ok(true));
         assert!(of("(event.a + event.a + event.a + event.a).len > 5", long.clone()).is_err());

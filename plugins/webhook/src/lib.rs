@@ -13,6 +13,7 @@ mod condition;
 mod deliveries;
 mod endpoint;
 mod endpoints;
+mod exact_numbers;
 mod extras;
 mod host_connection;
 mod id;

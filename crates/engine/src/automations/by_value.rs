@@ -136,3 +136,27 @@ fn record_id(automation: &str, order: &Order) -> String {
     }
     format!("s{}", &hex::encode(hash.finish())[..ID_LENGTH])
 }
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::host::Routing;
+    use ostler_protocol::sent::SentObject;
+
+    use super::*;
+
+    #[test]
+    fn the_title_of_a_value_has_the_digits_of_its_sender() {
+        for (value, expected) in [
+            ("12345678901234567890123", "Desk: 12345678901234567890123"),
+            ("1.10", "Desk: 1.10"),
+            ("7", "Desk: 7"),
+            ("true", "Desk: true"),
+            (r#""a b""#, "Desk: a b"),
+        ] {
+            let data = SentObject::read(format!("{{\"k\":{value}}}").as_bytes()).unwrap();
+            let routing = Routing { by: "k".to_owned(), session: true };
+            let order = Order::of(&routing, data.as_sent()).unwrap();
+            assert_eq!(title("Desk", &order), expected);
+        }
+    }
+}

@@ -10,6 +10,7 @@ use ostler_contract::registry::Registrant;
 use ostler_contract::shared_runs::{EventRecords, FiredOnce, Wake, WakeKind};
 use ostler_contract::{Caller, HostFunction, JsonObject, Pending, Thrown, limit};
 use ostler_protocol::grants::Grant;
+use ostler_protocol::sent::{SentFields, SentObject};
 use ostler_protocol::wire::state::{AutomationRunOrigin, AutomationRunState, MessageKind};
 use ostler_protocol::{RpcError, Value, names, uri};
 use tokio::sync::oneshot;
@@ -21,7 +22,7 @@ use super::lanes::{Admission, Cause, Lane};
 use super::large::{LONGEST, Unreadable, select};
 use super::message::{RunPlace, fields_read, opening};
 use super::order::Order;
-use super::run::{COUNT, DROPPED, EVENT, LATEST, STEERED};
+use super::run::{COUNT, DROPPED, EVENT, LATEST, LITERALS, STEERED};
 use super::settings::AutomationSettings;
 use super::shared::{kind_of, mark_cause};
 use super::triggers::Waiting;
@@ -73,7 +74,7 @@ impl Automations {
         self.check_fire(caller, r#type, event)?;
         let (answer, wait) = oneshot::channel();
         if *self.loaded.borrow() {
-            let _ = answer.send(Ok(self.wake_all(&by_plugin(caller), r#type, event, data)));
+            let _ = answer.send(Ok(self.wake_all(&by_plugin(caller), r#type, event, data.into())));
         } else {
             let (automations, mut loaded) = (Arc::downgrade(self), self.loaded.subscribe());
             let (caller, r#type, event) = (caller.clone(), r#type.to_owned(), event.to_owned());
@@ -86,7 +87,7 @@ impl Automations {
                     automations.core.log.warn(why);
                 }
                 let by = by_plugin(&caller);
-                let _ = answer.send(woken.map(|()| automations.wake_all(&by, &r#type, &event, data)));
+                let _ = answer.send(woken.map(|()| automations.wake_all(&by, &r#type, &event, data.into())));
             });
         }
         let wait = Arc::new(parking_lot::Mutex::new(Some(wait)));
@@ -110,7 +111,7 @@ impl Automations {
         by: &str,
         r#type: &str,
         event: &str,
-        data: JsonObject,
+        data: SentObject,
     ) -> Vec<StoredRunReceiver> {
         let (matching, _) = self.index.read().matching(r#type, event, &data);
         self.wake_each(by, &matching, event, data)
@@ -122,7 +123,7 @@ impl Automations {
         by: &str,
         matching: &[Arc<Waiting>],
         event: &str,
-        data: JsonObject,
+        data: SentObject,
     ) -> Vec<StoredRunReceiver> {
         let wakes = facts_for(matching, event, data);
         let woken = wakes.filter_map(|(waiting, own_field, facts)| {
@@ -190,7 +191,7 @@ impl Automations {
         caller: &Caller,
         r#type: &str,
         event: &str,
-        data: JsonObject,
+        data: SentObject,
         routing: Option<&Routing>,
         records: EventRecords,
     ) -> Pending<FiredOnce> {
@@ -206,20 +207,21 @@ impl Automations {
         routing: Option<&Routing>,
         records: EventRecords,
     ) -> Result<Pending<FiredOnce>, Unreadable> {
-        let over = || over.iter().map(|(key, value)| (key.clone(), value.clone()));
+        let with_own = |mut read: SentObject| {
+            over.iter().for_each(|(key, value)| read.insert(key, value.clone()));
+            read
+        };
         let keys = self.index.read().keys(r#type, event);
         let mut names: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let mut decides = select(text, &names)?.fields;
-        decides.extend(over());
+        let decides = with_own(select(text, &names)?.fields);
         let (matching, _) = self.index.read().matching(r#type, event, &decides);
         let woken: Vec<_> = matching.iter().filter_map(|waiting| self.entry(&waiting.automation)).collect();
         names.extend(woken.iter().flat_map(|entry| fields_read(&entry.wire.definition)));
         names.extend(routing.map(|routing| routing.by.as_str()));
         if matching.is_empty() {
-            return Ok(self.wake_in_order(by, &matching, event, JsonObject::new(), None, records));
+            return Ok(self.wake_in_order(by, &matching, event, SentObject::default(), None, records));
         }
         let mut read = select(text, &names)?;
-        read.fields.extend(over());
         read.too_long.sort_unstable();
         read.too_long.dedup();
         for field in &read.too_long {
@@ -227,7 +229,7 @@ impl Automations {
                 "{{{{event.{field}}}}} of a {type} event is longer than the {LONGEST} bytes that are read, so it is empty"
             ));
         }
-        Ok(self.wake_in_order(by, &matching, event, read.fields, routing, records))
+        Ok(self.wake_in_order(by, &matching, event, with_own(read.fields), routing, records))
     }
 
     /// Wakes the automations that an event matched: all of them, or none if one of them has no room for a waiting run. What
@@ -237,11 +239,11 @@ impl Automations {
         by: &str,
         matching: &[Arc<Waiting>],
         event: &str,
-        data: JsonObject,
+        data: SentObject,
         routing: Option<&Routing>,
         records: EventRecords,
     ) -> Pending<FiredOnce> {
-        let order = routing.and_then(|routing| Order::of(routing, &data));
+        let order = routing.and_then(|routing| Order::of(routing, data.as_sent()));
         let shared = self.core.shared_runs();
         // Only this function queues ordered runs. The lock therefore preserves the room that was found, and events are
         // accepted in the order of their arrival.
@@ -260,7 +262,7 @@ impl Automations {
             });
         }
         let wakes = facts_for(matching, event, data);
-        let run = |(waiting, own_field, facts): (&Arc<Waiting>, bool, JsonObject)| {
+        let run = |(waiting, own_field, facts): (&Arc<Waiting>, bool, SentObject)| {
             let happened = of_plugin(by, waiting, event, own_field);
             let entry = self.woken(&waiting.automation, &happened)?;
             let run = self.run_of_event(&entry, &happened, facts, 1);
@@ -327,7 +329,7 @@ impl Automations {
         self: &Arc<Self>,
         automation: &str,
         happened: &WakeEvent<'_>,
-        facts: JsonObject,
+        facts: SentObject,
         count: u64,
     ) -> Option<StoredRunReceiver> {
         let entry = self.woken(automation, happened)?;
@@ -572,10 +574,12 @@ pub(super) fn event_id_of(run: &AutomationRunState) -> Option<&Value> {
 }
 
 /// Returns the data of a run's newest event.
-pub(super) fn event_of(run: &AutomationRunState) -> Option<&JsonObject> {
-    let latest = run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key(LATEST))?.as_object());
-    latest.or(match &run.origin {
+pub(super) fn event_of(run: &AutomationRunState) -> Option<SentFields<'_>> {
+    let fact = |fact: &str| run.meta.as_ref()?.get(&names::meta_key(fact));
+    let latest = fact(LATEST).and_then(Value::as_object);
+    let fields = latest.or(match &run.origin {
         AutomationRunOrigin::Trigger(origin) => origin.event.as_ref(),
         AutomationRunOrigin::Manual(_) => None,
-    })
+    });
+    Some(SentFields::new(fields?, fact(LITERALS)))
 }

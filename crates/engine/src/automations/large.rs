@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 
 use ostler_contract::budget::VALUE;
-use ostler_contract::{JsonObject, Value, json};
-use ostler_protocol::surrogates::{read_json, well_formed};
+use ostler_contract::{Value, json};
+use ostler_protocol::sent::{Literals, SentObject, read_sent};
+use ostler_protocol::surrogates::well_formed;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -19,7 +20,7 @@ const UNREAD: usize = 64 * 1024;
 /// The parsed fields of an event's data.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Selected {
-    pub fields: JsonObject,
+    pub fields: SentObject,
     /// Names of fields that are too long to be parsed.
     pub too_long: Vec<String>,
 }
@@ -80,40 +81,43 @@ struct Select<'a> {
 }
 
 impl<'de> DeserializeSeed<'de> for Select<'_> {
-    type Value = JsonObject;
+    type Value = SentObject;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<JsonObject, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<SentObject, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for Select<'_> {
-    type Value = JsonObject;
+    type Value = SentObject;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<JsonObject, A::Error> {
-        let mut fields = JsonObject::new();
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<SentObject, A::Error> {
+        let mut read = SentObject::default();
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             let raw: &RawValue = map.next_value()?;
-            match self.value(&key, raw.get()) {
-                Some(value) => drop(fields.insert(key.into_owned(), value)),
-                // With duplicate names, the last field counts.
-                None => drop(fields.remove(&*key)),
+            let value = self.value(&key, raw.get());
+            // With duplicate names, the last field counts.
+            let (value, literals) = value.map_or_else(Default::default, |(value, read)| (Some(value), read));
+            read.literals.set_field(&key, literals);
+            match value {
+                Some(value) => drop(read.fields.insert(key.into_owned(), value)),
+                None => drop(read.fields.remove(&*key)),
             }
         }
-        Ok(fields)
+        Ok(read)
     }
 }
 
 impl Select<'_> {
-    fn value(&mut self, key: &str, text: &str) -> Option<Value> {
+    fn value(&mut self, key: &str, text: &str) -> Option<(Value, Literals)> {
         let weight = || text.len() + VALUE * ostler_protocol::message::count_values(text.as_bytes());
         if self.names.contains(&key) {
             if text.len() <= LONGEST && weight() <= 16 * LONGEST {
-                return read_json(text.as_bytes()).ok();
+                return read_sent(text.as_bytes()).ok();
             }
             self.too_long.push(key.to_owned());
             return None;
@@ -123,16 +127,18 @@ impl Select<'_> {
         if !inside.is_empty() && text.starts_with('{') {
             let within = Select { names: &inside, unread: self.unread, too_long: self.too_long };
             let mut reader = serde_json::Deserializer::from_str(text);
-            return within.deserialize(&mut reader).ok().map(Value::Object);
+            let read = within.deserialize(&mut reader).ok()?;
+            return Some((Value::Object(read.fields), read.literals));
         }
         if text.len() <= SHORT
             && let Some(left) = self.unread.checked_sub(key.len() + weight())
         {
             *self.unread = left;
-            return read_json(text.as_bytes()).ok();
+            return read_sent(text.as_bytes()).ok();
         }
         // A name inside of it, which is not there, must not be found in the mark.
-        if inside.is_empty() { self.omitted(key, text.len()) } else { None }
+        let omitted = if inside.is_empty() { self.omitted(key, text.len()) } else { None };
+        Some((omitted?, Literals::default()))
     }
 
     /// The mark of an unread field that is not stored, as long as there is room for marks.
@@ -146,10 +152,11 @@ impl Select<'_> {
 mod tests {
     use ostler_protocol::json;
 
+    use super::super::message::lookup;
     use super::*;
 
     fn selected(text: &str, names: &[&str]) -> Value {
-        Value::Object(select(text.as_bytes(), names).unwrap().fields)
+        Value::Object(select(text.as_bytes(), names).unwrap().fields.fields)
     }
 
     #[test]
@@ -180,6 +187,17 @@ mod tests {
     }
 
     #[test]
+    fn the_digits_of_the_sender_are_read() {
+        let text = br#"{"id":12345678901234567890123,"a":{"b":1E400,"long":[1.10]},"x":1.0e1,"x":2}"#;
+        let read = select(text, &["a.b"]).unwrap().fields;
+        let of = |name: &str| lookup(read.as_sent(), name).unwrap().text();
+        assert_eq!(
+            [of("id"), of("a.b"), of("a.long"), of("x")],
+            ["12345678901234567890123", "1E400", "[1.10]", "2"]
+        );
+    }
+
+    #[test]
     fn what_is_no_object_is_told_apart_from_what_is_no_json() {
         for text in ["[1]", "3", "null", "\"x\""] {
             assert_eq!(select(text.as_bytes(), &[]), Err(Unreadable::NotAnObject), "{text}");
@@ -193,25 +211,24 @@ mod tests {
     fn a_value_too_long_is_named_and_unread_values_are_bounded() {
         let long = format!("{{\"x\":\"{}\",\"y\":[{}1]}}", "x".repeat(LONGEST), "{},".repeat(300_000));
         let read = select(long.as_bytes(), &["x", "y"]).unwrap();
-        assert_eq!((read.fields.len(), read.too_long), (0, vec!["x".to_owned(), "y".to_owned()]));
+        assert_eq!((read.fields.fields.len(), read.too_long), (0, vec!["x".to_owned(), "y".to_owned()]));
         let many: Vec<String> = (0..100_000).map(|at| format!("\"k{at}\":1")).collect();
-        let fields = select(format!("{{{}}}", many.join(",")).as_bytes(), &[]).unwrap().fields;
+        let fields = select(format!("{{{}}}", many.join(",")).as_bytes(), &[]).unwrap().fields.fields;
         assert!(!fields.is_empty() && fields.len() < 600, "{}", fields.len());
     }
 
     proptest::proptest! {
         #[test]
         fn every_name_is_read_as_from_the_whole(
-            data in "\\{(\"[ab]{1,2}\":(1|\"x\"|\\{\"[ab]\":[0-9]\\}|\\[1\\]),){0,4}\"z\":0\\}",
+            data in "\\{(\"[ab]{1,2}\":(1|1\\.10|\"x\"|\\{\"[ab]\":[0-9]\\}|\\[1\\]),){0,4}\"z\":0\\}",
             names in proptest::collection::vec("[ab](\\.[ab]){0,2}", 0..4),
         ) {
-            let whole: JsonObject = serde_json::from_str(&data).unwrap();
+            let whole = SentObject::read(data.as_bytes()).unwrap();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let fields = select(data.as_bytes(), &names).unwrap().fields;
             for name in names {
-                proptest::prop_assert_eq!(
-                    super::super::message::lookup(&fields, name), super::super::message::lookup(&whole, name)
-                );
+                let of = |read: &SentObject| lookup(read.as_sent(), name).map(|found| (found.value().clone(), found.text()));
+                proptest::prop_assert_eq!(of(&fields), of(&whole));
             }
         }
 

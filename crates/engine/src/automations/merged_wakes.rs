@@ -4,6 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use ostler_contract::JsonObject;
+use ostler_protocol::sent::{Literals, SentObject};
 use ostler_protocol::wire::state::{AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin};
 use ostler_protocol::{Value, names};
 use tokio::sync::{Notify, oneshot};
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 use super::catalogue::CatalogueEntry;
 use super::fire::{StoredRunReceiver, StoredRunSender, count_of, event_id_of};
 use super::lanes::Cause;
-use super::run::{COUNT, EVENT, LATEST, Runs};
+use super::run::{COUNT, EVENT, LATEST, LITERALS, Runs};
 use super::wake_event::WakeEvent;
 use crate::automations::Automations;
 use crate::core::tasks;
@@ -22,19 +23,21 @@ pub(super) struct MergedWake {
     /// How many events it contains.
     pub count: u64,
     /// The data of its newest event, if an event caused it.
-    pub event: Option<JsonObject>,
+    pub event: Option<SentObject>,
     /// The id of that event, if its data has its own field `event`.
     pub id: Option<Value>,
 }
 
 impl From<AutomationRunState> for MergedWake {
-    fn from(run: AutomationRunState) -> Self {
+    fn from(mut run: AutomationRunState) -> Self {
+        let literals = run.meta.as_mut().and_then(|meta| meta.shift_remove(LITERALS_KEY.as_str()));
+        let literals = literals.map(Literals::from_value).unwrap_or_default();
         let (count, id) = (count_of(&run), event_id_of(&run).cloned());
         let event = match run.origin {
             AutomationRunOrigin::Trigger(AutomationTriggeredRunOrigin { event, .. }) => event,
             AutomationRunOrigin::Manual(_) => None,
         };
-        Self { count, event, id }
+        Self { count, event: event.map(|fields| SentObject { fields, literals }), id }
     }
 }
 
@@ -95,16 +98,20 @@ impl MergedWakes {
 static COUNT_KEY: LazyLock<String> = LazyLock::new(|| names::meta_key(COUNT));
 static LATEST_KEY: LazyLock<String> = LazyLock::new(|| names::meta_key(LATEST));
 static EVENT_KEY: LazyLock<String> = LazyLock::new(|| names::meta_key(EVENT));
+static LITERALS_KEY: LazyLock<String> = LazyLock::new(|| names::meta_key(LITERALS));
 
 fn count(meta: &mut JsonObject, what: &str, wake: MergedWake) {
     if what == COUNT {
         // A run started by an event already counts that event.
         add(meta, &COUNT_KEY, 1, wake.count);
-        if let Some(event) = wake.event {
-            set(meta, &LATEST_KEY, Value::Object(event));
-            match wake.id {
-                Some(id) => set(meta, &EVENT_KEY, id),
-                None => drop(meta.shift_remove(EVENT_KEY.as_str())),
+        if let Some(SentObject { fields, literals }) = wake.event {
+            set(meta, &LATEST_KEY, Value::Object(fields));
+            let literals = (!literals.is_empty()).then(|| literals.into_value());
+            for (key, value) in [(&EVENT_KEY, wake.id), (&LITERALS_KEY, literals)] {
+                match value {
+                    Some(value) => set(meta, key, value),
+                    None => drop(meta.shift_remove(key.as_str())),
+                }
             }
         }
     } else {
@@ -135,9 +142,9 @@ impl Automations {
         entry: &CatalogueEntry,
         happened: &WakeEvent<'_>,
         cause: Cause<'_>,
-        facts: JsonObject,
+        facts: SentObject,
         count: u64,
-    ) -> Result<StoredRunReceiver, JsonObject> {
+    ) -> Result<StoredRunReceiver, SentObject> {
         if self.core.shared_runs().is_some() {
             return Err(facts);
         }
@@ -212,6 +219,7 @@ impl Automations {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt as _;
+    use ostler_protocol::json;
 
     use super::*;
 
@@ -220,6 +228,26 @@ mod tests {
             let wake = MergedWake { count: 1, event: None, id: None };
             runs.note("run", COUNT, wake, oneshot::channel().0);
         }
+    }
+
+    #[test]
+    fn the_literals_of_a_run_are_those_of_its_newest_event() {
+        let event = |text: &str| {
+            let event = SentObject::read(text.as_bytes()).unwrap();
+            MergedWake { count: 1, event: Some(event), id: None }
+        };
+        let mut meta = JsonObject::new();
+        for (text, literals) in [
+            (r#"{"n":1.10}"#, Some(json!({ "n": "1.10" }))),
+            (r#"{"n":2}"#, None),
+            (r#"{"n":1e3}"#, Some(json!({ "n": "1e3" }))),
+        ] {
+            count(&mut meta, COUNT, event(text));
+            assert_eq!(meta.get("ostler.literals"), literals.as_ref(), "{text}");
+        }
+        // What is not merged changes nothing of the event.
+        count(&mut meta, super::super::run::DROPPED, event(r#"{"n":3.0e0}"#));
+        assert_eq!(meta["ostler.literals"], json!({ "n": "1e3" }));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The first message of a run: the automation's message with its placeholders filled.
 
-use ostler_contract::{JsonObject, Value};
+use ostler_contract::Value;
+use ostler_protocol::sent::{SentFields, SentValue};
 use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState, AutomationTrigger,
 };
@@ -17,7 +18,7 @@ struct Facts<'a> {
     /// The event's id; absent for a schedule or a run started by hand.
     pub event: Option<&'a str>,
     /// The event's data.
-    pub data: Option<&'a JsonObject>,
+    pub data: Option<SentFields<'a>>,
     /// Whether the data's field `event` is the event's id, which the host added to it.
     pub id_in_data: bool,
     /// The session in which the event happened, if any.
@@ -59,7 +60,7 @@ pub(super) fn opening(
         _ => None,
     });
     let data = event_of(run);
-    let text = |key: &str| data.and_then(|data| data.get(key)?.as_str());
+    let text = |key: &str| data.and_then(|data| data.get(key)?.value().as_str());
     let own_id = event_id_of(run).and_then(Value::as_str);
     let event = own_id.or_else(|| text("event"));
     // Only the host's own events are about a session; a plugin's data may have a field of that name.
@@ -161,11 +162,7 @@ fn value_of(name: &str, facts: &Facts<'_>) -> Option<String> {
             if facts.id_in_data && field == "event" {
                 return Some(String::new());
             }
-            Some(match facts.data.and_then(|data| lookup(data, field)) {
-                Some(Value::String(value)) => value.clone(),
-                Some(value) => value.to_string(),
-                None => String::new(),
-            })
+            Some(facts.data.and_then(|data| lookup(data, field)).map(SentValue::text).unwrap_or_default())
         }
     }
 }
@@ -183,12 +180,12 @@ fn fields_in(template: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns a field by its name; if no field has the whole name, a dot separates an object from its field.
-pub(super) fn lookup<'a>(data: &'a JsonObject, field: &str) -> Option<&'a Value> {
+pub(super) fn lookup<'a>(data: SentFields<'a>, field: &str) -> Option<SentValue<'a>> {
     if let Some(value) = data.get(field) {
         return Some(value);
     }
     let (first, rest) = field.split_once('.')?;
-    lookup(data.get(first)?.as_object()?, rest)
+    lookup(data.get(first)?.fields()?, rest)
 }
 
 fn summary(facts: &Facts<'_>) -> String {
@@ -213,10 +210,27 @@ mod tests {
 
     use super::*;
 
+    fn fields(data: &Value) -> Option<SentFields<'_>> {
+        data.as_object().map(|data| SentFields::new(data, None))
+    }
+
+    #[test]
+    fn numbers_are_filled_with_the_digits_of_their_sender() {
+        let sent =
+            br#"{"id":12345678901234567890123,"n":1e3,"z":1.10,"list":[1.50,{"a":-0}],"head":{"id":1E400}}"#;
+        let data = ostler_protocol::sent::SentObject::read(sent).expect("JSON");
+        let facts = Facts { data: Some(data.as_sent()), ..Facts::default() };
+        let filled = fill(
+            "{{event.id}} {{event.n}} {{event.z}} {{event.list}} {{event.head}} {{event.head.id}}",
+            &facts,
+        );
+        assert_eq!(filled, r#"12345678901234567890123 1e3 1.10 [1.50,{"a":-0}] {"id":1E400} 1E400"#);
+    }
+
     #[test]
     fn fields_are_filled_as_the_spec_says() {
         let data = json!({ "ref": "main", "n": 3, "list": [1, "a"], "head": { "id": "abc" }, "none": null });
-        let facts = Facts { data: data.as_object(), trigger: Some("A push"), ..Facts::default() };
+        let facts = Facts { data: fields(&data), trigger: Some("A push"), ..Facts::default() };
         let filled = fill(
             "{{event.ref}}|{{event.n}}|{{event.list}}|{{event.head}}|{{ event.head.id }}|{{event.missing}}|{{event.none}}|{{session}}{{sessionTitle}}|{{other}}|{{trigger}}|{{",
             &facts,
@@ -227,7 +241,7 @@ mod tests {
     #[test]
     fn a_placeholder_in_braces_is_filled() {
         let data = json!({ "a": "x", "b": { "c": 1 } });
-        let facts = Facts { data: data.as_object(), ..Facts::default() };
+        let facts = Facts { data: fields(&data), ..Facts::default() };
         for (template, filled) in [
             ("{{{event.a}}}", "{x}"),
             ("{{{{event.a}}}}", "{{x}}"),
@@ -244,7 +258,7 @@ mod tests {
     #[test]
     fn the_id_the_host_added_is_no_field_of_the_data() {
         let data = json!({ "event": "call", "ref": "main" });
-        let added = Facts { data: data.as_object(), id_in_data: true, ..Facts::default() };
+        let added = Facts { data: fields(&data), id_in_data: true, ..Facts::default() };
         assert_eq!(fill("{{event.event}}|{{event.ref}}", &added), "|main");
         assert_eq!(fill("{{event.event}}", &Facts { id_in_data: false, ..added }), "call");
     }

@@ -3,11 +3,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use ostler_contract::Value;
 use ostler_contract::budget::VALUE;
 use ostler_contract::host::Routing;
-use ostler_contract::{JsonObject, Value};
 use ostler_protocol::message::count_values;
 use ostler_protocol::names;
+use ostler_protocol::sent::SentFields;
 use ostler_protocol::wire::state::AutomationRunState;
 use ring::digest::{Context, SHA256};
 
@@ -18,9 +19,6 @@ use super::message::lookup;
 pub(super) const MOST_WAITING: usize = 1000;
 /// The most memory that the events of waiting runs may use, in bytes.
 const MOST_BYTES: usize = 32 * 1024 * 1024;
-/// From here on a float no longer represents every integer exactly.
-const EXACT: f64 = 9_007_199_254_740_992.0;
-
 /// Facts of an ordered run under `_meta.ostler.<fact>`: the field, under one of two names, and the run's place in the
 /// order.
 const ORDER_BY: &str = "orderBy";
@@ -43,7 +41,7 @@ pub(super) struct Order {
     pub key: OrderKey,
     /// The field.
     pub by: String,
-    /// Its value.
+    /// Its value for titles and records: a number whose digits JSON values do not keep is text.
     pub value: Value,
     /// Whether the runs share a session.
     pub session: bool,
@@ -54,30 +52,24 @@ pub(super) struct Order {
 impl Order {
     /// Returns the order of an event's runs, or `None` if the field is missing or is neither text, a number nor a
     /// boolean.
-    pub fn of(routing: &Routing, data: &JsonObject) -> Option<Self> {
+    pub fn of(routing: &Routing, data: SentFields<'_>) -> Option<Self> {
         let value = lookup(data, &routing.by)?;
-        let text = match value {
-            Value::String(_) | Value::Bool(_) => value.to_string(),
-            Value::Number(number) => match number.as_f64() {
-                // JSON does not distinguish `1` from `1.0`.
-                Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => {
-                    format!("{float:.0}")
-                }
-                _ => number.to_string(),
-            },
-            Value::Null | Value::Array(_) | Value::Object(_) => return None,
-        };
+        let text = value.key()?;
         let mut hash = Context::new(&SHA256);
         for part in [routing.by.as_bytes(), b"\0", text.as_bytes()] {
             hash.update(part);
         }
         let mut key = [0; 32];
         key.copy_from_slice(hash.finish().as_ref());
-        let weight = serde_json::to_vec(data).map_or(0, |text| text.len() + VALUE * count_values(&text));
+        let weigh = |text: Vec<u8>| text.len() + VALUE * count_values(&text);
+        let weight = serde_json::to_vec(data.fields()).map_or(0, weigh) + data.literals_size();
         Some(Self {
             key: OrderKey(key),
             by: routing.by.clone(),
-            value: value.clone(),
+            value: match value.value() {
+                Value::Number(_) if value.literal().is_some() => value.text().into(),
+                value => value.clone(),
+            },
             session: routing.session,
             weight,
         })
@@ -205,11 +197,13 @@ impl Ordered {
 #[cfg(test)]
 pub(super) mod tests {
     use ostler_protocol::json;
+    use ostler_protocol::sent::SentObject;
 
     use super::*;
 
     fn order(by: &str, data: Value) -> Option<Order> {
-        Order::of(&Routing { by: by.to_owned(), session: false }, data.as_object().expect("an object"))
+        let data = SentFields::new(data.as_object().expect("an object"), None);
+        Order::of(&Routing { by: by.to_owned(), session: false }, data)
     }
 
     /// Returns an order by the field `k`.
@@ -239,6 +233,16 @@ pub(super) mod tests {
             assert_eq!(keys.iter().position(|other| other == key), Some(at), "each is another value");
         }
         assert_eq!(by(json!(1)).key, by(json!(1.0)).key);
+        let sent = |text: &str| {
+            let data = SentObject::read(format!("{{\"k\":{text}}}").as_bytes()).expect("JSON");
+            Order::of(&Routing { by: "k".to_owned(), session: false }, data.as_sent()).expect("an order")
+        };
+        let (one, other) = (sent("12345678901234567890123"), sent("12345678901234567890124"));
+        assert_ne!(one.key, other.key, "two customers");
+        assert_eq!(one.value, "12345678901234567890123");
+        assert_eq!(sent("1e3").key, by(json!(1000)).key);
+        assert_ne!(sent("1E400").key, sent("1E401").key);
+        assert_ne!(sent(r#""\ud800""#).key, sent(r#""\ud801""#).key);
         let nested = order("a.b", json!({ "a": { "b": "x" } })).unwrap();
         assert_eq!(
             nested.key,

@@ -32,13 +32,14 @@ use crate::users::principal::Principal;
 const REQUESTS_KEPT: usize = 1000;
 
 /// Facts of a run under `_meta.ostler.<fact>`: the owner, the source of the trigger, the number of merged events, the
-/// newest event's data, the number of events steered into its turn, the number of events dropped during it, the request
+/// newest event's data, what the data of the newest event does not keep of what was sent, the number of events steered into its turn, the number of events dropped during it, the request
 /// that started it, the newest event's id if its data has its own field `event`, the cause that starts no other run, and how
 /// often it was resumed after its host was lost.
 const OWNER: &str = "owner";
 const TRIGGERED_BY: &str = "triggeredBy";
 pub(super) const COUNT: &str = "count";
 pub(super) const LATEST: &str = "latest";
+pub(super) const LITERALS: &str = "literals";
 pub(super) const STEERED: &str = "steered";
 pub(super) const DROPPED: &str = "dropped";
 const REQUEST: &str = "request";

@@ -8,7 +8,7 @@ use ostler_protocol::wire::state::{
 use ostler_protocol::{JsonObject, Value, names};
 use serde::Serialize;
 
-use super::run::LATEST;
+use super::run::{LATEST, LITERALS};
 
 /// The longest event that an entry contains, in bytes of its JSON. Every subscriber of the catalogue receives an entry
 /// with its runs on each change, so a larger event is only in the run's own channel.
@@ -40,8 +40,8 @@ fn origin_of(origin: &AutomationRunOrigin) -> AutomationRunOrigin {
 }
 
 fn meta_of(meta: &JsonObject) -> JsonObject {
-    let latest = names::meta_key(LATEST);
-    let shown = |(key, value): &(&String, &Value)| **key != latest || is_shown(value);
+    let of_event = [LATEST, LITERALS].map(names::meta_key);
+    let shown = |(key, value): &(&String, &Value)| !of_event.contains(*key) || is_shown(value);
     meta.iter().filter(shown).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 

@@ -6,11 +6,17 @@ use std::sync::Arc;
 use ostler_contract::points::TriggerType;
 use ostler_contract::settings::drawn;
 use ostler_contract::{JsonObject, Value};
+use ostler_protocol::decimal::Decimal;
+use ostler_protocol::sent::{SentFields, SentObject, SentValue};
 use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationTrigger, AutomationTriggerDefinition, AutomationTriggerEventDefinition,
 };
+use serde_json::Number;
 
 use crate::automations::Automations;
+
+/// Decimal numbers with so many digits are floats with their value.
+const FLOAT_DIGITS: usize = f64::DIGITS as usize;
 
 /// A trigger of an automation that waits for an event.
 #[derive(Debug, Clone, PartialEq)]
@@ -143,14 +149,14 @@ impl Index {
     }
 
     /// Returns the triggers that an event fires, one per automation and sorted by id, and how many were compared.
-    pub fn matching(&self, r#type: &str, event: &str, data: &JsonObject) -> (Vec<Arc<Waiting>>, usize) {
+    pub fn matching(&self, r#type: &str, event: &str, data: &SentObject) -> (Vec<Arc<Waiting>>, usize) {
         // Without a trigger for the event, no keys are built.
         let Some(waiters) = self.waiters(r#type, event) else { return (Vec::new(), 0) };
         let (mut found, mut looked) = (Vec::new(), 0);
         for (keys, shape) in &waiters.shapes {
-            for waiting in shape.candidates(keys, data) {
+            for waiting in shape.candidates(keys, &data.fields) {
                 looked += 1;
-                if matches(&waiting.config, data) {
+                if matches(&waiting.config, data.as_sent()) {
                     found.push(waiting.clone());
                 }
             }
@@ -235,20 +241,49 @@ fn values_of(keys: &[String], of: &JsonObject) -> String {
 }
 
 /// Whether a config matches data: every key that both have has the same value, compared as JSON.
-pub(super) fn matches(config: &JsonObject, data: &JsonObject) -> bool {
+pub(super) fn matches(config: &JsonObject, data: SentFields<'_>) -> bool {
     config.iter().all(|(key, wanted)| data.get(key).is_none_or(|given| same(wanted, given)))
 }
 
-/// JSON does not distinguish `1` from `1.0`, nor different orders of keys.
-fn same(a: &Value, b: &Value) -> bool {
-    a == b || canonical(a) == canonical(b)
+/// Whether a value of a config and a given one are equal as JSON, which does not distinguish `1` from `1.0`, nor different
+/// orders of keys. Numbers are compared exactly.
+fn same(wanted: &Value, given: SentValue<'_>) -> bool {
+    match (wanted, given.value()) {
+        (Value::Number(wanted), Value::Number(number)) => {
+            let exact = Decimal::parse(&wanted.to_string());
+            match exact.as_ref().is_some_and(|exact| is_as_written(wanted, exact)) {
+                true => given.decimal() == exact,
+                // The digits that its author wrote are not known any more.
+                false => wanted.as_f64() == number.as_f64(),
+            }
+        }
+        (Value::Array(wanted), Value::Array(entries)) => {
+            let given = given.entries().into_iter().flatten();
+            wanted.len() == entries.len()
+                && wanted.iter().zip(given).all(|(wanted, given)| same(wanted, given))
+        }
+        (Value::Object(wanted), Value::Object(fields)) => {
+            let same_field = |(key, wanted): (&String, &Value)| {
+                given.fields().and_then(|given| given.get(key)).is_some_and(|given| same(wanted, given))
+            };
+            wanted.len() == fields.len() && wanted.iter().all(same_field)
+        }
+        (wanted, value) => wanted == value,
+    }
 }
 
-/// Returns the same text for values that are equal as JSON.
+/// Whether the number of a config has the value that its author wrote: a longer one was rounded to a float.
+fn is_as_written(number: &Number, exact: &Decimal) -> bool {
+    number.is_i64() || number.is_u64() || exact.precision() <= FLOAT_DIGITS
+}
+
+/// Returns a text for an index, which is the same for values that are equal as JSON. It can be the same for others, too:
+/// numbers are rounded to floats.
 fn canonical(value: &Value) -> String {
     match value {
         Value::Number(number) => {
-            number.as_f64().map_or_else(|| number.to_string(), |number| number.to_string())
+            // `-0` is `0`.
+            number.as_f64().map_or_else(|| number.to_string(), |number| (number + 0.0).to_string())
         }
         Value::Array(entries) => {
             let entries: Vec<String> = entries.iter().map(canonical).collect();
@@ -312,7 +347,7 @@ mod tests {
 
     fn woken(index: &Index, data: Value) -> Vec<String> {
         index
-            .matching("webhook", "call", &object(data))
+            .matching("webhook", "call", &object(data).into())
             .0
             .into_iter()
             .map(|waiting| waiting.automation.clone())
@@ -341,7 +376,41 @@ mod tests {
         index.remove("all");
         index.set("deploy", &definition(false, json!({})), &[]);
         assert_eq!(woken(&index, json!({ "endpoint": "deploy", "n": 0 })), ["main"]);
-        assert_eq!(index.matching("webhook", "other", &JsonObject::new()), (vec![], 0));
+        assert_eq!(index.matching("webhook", "other", &SentObject::default()), (vec![], 0));
+    }
+
+    #[test]
+    fn numbers_are_compared_by_value_and_exactly() {
+        let woken_by = |config: Value, sent: &str| {
+            let mut index = Index::default();
+            index.set("a", &definition(true, json!({ "k": config })), &[]);
+            let data = SentObject::read(format!("{{\"k\":{sent}}}").as_bytes()).expect("JSON");
+            !index.matching("webhook", "call", &data).0.is_empty()
+        };
+        for (config, sent) in [
+            (json!(1000), "1e3"),
+            (json!(1.1), "1.10"),
+            (json!(0), "-0"),
+            (json!(9_007_199_254_740_993_u64), "9007199254740993"),
+            (json!(9_007_199_254_740_993_u64), "9007199254740993.0"),
+            (json!(u64::MAX), "18446744073709551615"),
+            (json!([1, { "a": 2 }]), "[1.0,{\"a\":2e0}]"),
+            // A float has no more digits.
+            (json!(12_345_678_901_234_567_890_123.0), "12345678901234567890123"),
+        ] {
+            assert!(woken_by(config.clone(), sent), "{config} {sent}");
+        }
+        for (config, sent) in [
+            (json!(9_007_199_254_740_993_u64), "9007199254740992"),
+            (json!(9_007_199_254_740_993_u64), "9007199254740993.5"),
+            (json!(u64::MAX), "18446744073709551616"),
+            (json!(1), "1.00000000000000000001"),
+            (json!(1.1), "1.1000000000000000000001"),
+            (json!([1, { "a": 2 }]), "[1,{\"a\":2.000000000000000000001}]"),
+            (json!(1), "\"1\""),
+        ] {
+            assert!(!woken_by(config.clone(), sent), "{config} {sent}");
+        }
     }
 
     /// One of 10,000 triggers, whichever key distinguishes it.
@@ -352,13 +421,17 @@ mod tests {
             let config = json!({ "kind": "push", "repository": format!("r{at}") });
             index.set(&format!("a{at}"), &definition(true, config), &[]);
         }
-        let data = object(json!({ "kind": "push", "repository": "r777", "ref": "main" }));
+        let data = object(json!({ "kind": "push", "repository": "r777", "ref": "main" })).into();
         let (found, looked) = index.matching("webhook", "call", &data);
         assert_eq!((found.len(), found[0].automation.as_str(), looked), (1, "a777", 1));
-        let (found, looked) = index.matching("webhook", "call", &object(json!({ "repository": "r777" })));
-        assert_eq!((found.len(), looked), (1, 1), "a key the data lacks");
         let (found, looked) =
-            index.matching("webhook", "call", &object(json!({ "kind": "pull", "repository": "r777" })));
+            index.matching("webhook", "call", &object(json!({ "repository": "r777" })).into());
+        assert_eq!((found.len(), looked), (1, 1), "a key the data lacks");
+        let (found, looked) = index.matching(
+            "webhook",
+            "call",
+            &object(json!({ "kind": "pull", "repository": "r777" })).into(),
+        );
         assert_eq!((found.len(), looked), (0, 0));
         for at in 0..10_000 {
             index.remove(&format!("a{at}"));
@@ -381,7 +454,7 @@ mod tests {
             let expected: Vec<String> = configs
                 .iter()
                 .enumerate()
-                .filter(|(_, config)| matches(&object(json!(config)), &data))
+                .filter(|(_, config)| matches(&object(json!(config)), SentFields::new(&data, None)))
                 .map(|(at, _)| format!("a{at:02}"))
                 .collect();
             proptest::prop_assert_eq!(woken(&index, Value::Object(data)), expected);

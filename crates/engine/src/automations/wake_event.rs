@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use ostler_contract::JsonObject;
 use ostler_protocol::names;
+use ostler_protocol::sent::SentObject;
 use ostler_protocol::wire::state::{AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin};
 
 use super::catalogue::CatalogueEntry;
 use super::order::Order;
-use super::run::EVENT;
+use super::run::{EVENT, LITERALS};
 use super::triggers::Waiting;
 use crate::automations::Automations;
 
@@ -34,11 +34,11 @@ pub(super) struct WakeEvent<'a> {
 pub(super) fn facts_for<'a>(
     matching: &'a [Arc<Waiting>],
     event: &str,
-    mut data: JsonObject,
-) -> impl Iterator<Item = (&'a Arc<Waiting>, bool, JsonObject)> + use<'a> {
-    let own_field = data.contains_key("event");
+    mut data: SentObject,
+) -> impl Iterator<Item = (&'a Arc<Waiting>, bool, SentObject)> + use<'a> {
+    let own_field = data.fields.contains_key("event");
     if !own_field {
-        data.insert("event".to_owned(), event.into());
+        data.insert("event", event.into());
     }
     let mut data = Some(data);
     matching.iter().enumerate().filter_map(move |(at, waiting)| {
@@ -64,16 +64,20 @@ impl Automations {
         &self,
         entry: &CatalogueEntry,
         happened: &WakeEvent<'_>,
-        facts: JsonObject,
+        facts: SentObject,
         count: u64,
     ) -> AutomationRunState {
+        let SentObject { fields, literals } = facts;
         let origin = AutomationRunOrigin::Trigger(AutomationTriggeredRunOrigin {
             trigger_id: happened.trigger.to_owned(),
             scheduled_for: None,
             catch_up: None,
-            event: Some(facts),
+            event: Some(fields),
         });
         let mut run = self.new_run(&entry.wire.resource, origin, entry.owner.as_deref(), happened.by, count);
+        if !literals.is_empty() {
+            run.meta.get_or_insert_default().insert(names::meta_key(LITERALS), literals.into_value());
+        }
         if happened.own_field {
             run.meta.get_or_insert_default().insert(names::meta_key(EVENT), happened.event.into());
         }

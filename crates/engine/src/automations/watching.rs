@@ -283,7 +283,7 @@ impl Automations {
             order: None,
         };
         // No caller waits for the run; a failure to store it is logged.
-        drop(self.wake_by_event(&watched.automation, &happened, facts, count));
+        drop(self.wake_by_event(&watched.automation, &happened, facts.into(), count));
     }
 
     /// Returns the facts about a session at the time of an event.

@@ -24,7 +24,7 @@ fn routing(session: bool) -> Option<Routing> {
 
 /// Fires the build of a repository; answers what came of it.
 async fn fire(yard: &Yard, repo: &str, n: u64, session: bool) -> Firing {
-    let data = EventData::Fields(fields(json!({ "repo": { "name": repo }, "n": n })));
+    let data = EventData::Fields(fields(json!({ "repo": { "name": repo }, "n": n })).into());
     fire_data(yard, data, session).await
 }
 
@@ -81,7 +81,7 @@ async fn runs_of_a_value_follow_each_other_and_those_of_others_run_beside_them()
 
     // One without the field is as if there was no order.
     for data in [json!({ "n": 6 }), json!({ "n": 7, "repo": { "name": ["x"] } })] {
-        fire_data(&yard, EventData::Fields(fields(data)), false).await;
+        fire_data(&yard, EventData::Fields(fields(data).into()), false).await;
     }
     assert_eq!(said(&yard)[5..], ["6"], "the second one is skipped");
 }
@@ -240,7 +240,7 @@ async fn an_event_is_refused_while_the_store_cannot_list_its_automations() {
     let kept = killed().await;
     kept.unlisted.store(true, Ordering::SeqCst);
     let yard = Yard::new(&kept).await;
-    let data = EventData::Fields(fields(json!({ "repo": { "name": "x" }, "n": 4 })));
+    let data = EventData::Fields(fields(json!({ "repo": { "name": "x" }, "n": 4 })).into());
     let builds = yard.host.plugin("builds");
     let refused = builds
         .fire_event("build".into(), "done".into(), data, routing(false), Default::default())
@@ -281,7 +281,7 @@ async fn an_event_that_finds_no_room_is_refused_whole() {
     kept.put("a", on_build(json!({ "hourlyCap": 5000 })));
     let yard = Yard::new(&kept).await;
     for n in 0..=1000 {
-        let data = EventData::Fields(fields(json!({ "repo": { "name": "x" }, "n": n })));
+        let data = EventData::Fields(fields(json!({ "repo": { "name": "x" }, "n": n })).into());
         let builds = yard.host.plugin("builds");
         let firing = builds
             .fire_event("build".into(), "done".into(), data, routing(false), Default::default())

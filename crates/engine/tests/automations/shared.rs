@@ -36,7 +36,7 @@ fn records(id: &str, is_once: bool) -> EventRecords {
 
 async fn fire_once(yard: &Yard, id: &str, n: u64) -> FiredOnce {
     let builds = yard.host.plugin("builds");
-    let data = EventData::Fields(fields(json!({ "n": n })));
+    let data = EventData::Fields(fields(json!({ "n": n })).into());
     let fired =
         builds.fire_event("build".into(), "done".into(), data, None, records(id, true)).await.unwrap();
     settle().await;
@@ -112,7 +112,7 @@ async fn an_event_without_an_id_is_logged_with_its_runs_where_hosts_share_them()
     town.kept.put("a", on_build(json!({ "overlap": "parallel" })));
     let host = town.host("a").await;
     let builds = host.host.plugin("builds");
-    let data = EventData::Fields(fields(json!({ "n": 1 })));
+    let data = EventData::Fields(fields(json!({ "n": 1 })).into());
     let fired =
         builds.fire_event("build".into(), "done".into(), data, None, records("x", false)).await.unwrap();
     assert!(matches!(&fired, FiredOnce::Fired(Firing::Started(runs)) if runs.len() == 1), "{fired:?}");
@@ -199,7 +199,7 @@ async fn ordered_events_of_two_hosts_run_in_their_order() {
     town.kept.put("a", on_build(json!({})));
     let (a, b) = (town.host("a").await, town.host("b").await);
     for (yard, n) in [(&a, 1), (&b, 2), (&a, 3), (&b, 4)] {
-        let data = EventData::Fields(fields(json!({ "k": "x", "n": n })));
+        let data = EventData::Fields(fields(json!({ "k": "x", "n": n })).into());
         let routing = Some(Routing { by: "k".into(), session: false });
         let builds = yard.host.plugin("builds");
         let firing = builds

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ostler_contract::json;
-use ostler_contract::protocol::surrogates::read_json;
+use ostler_contract::protocol::surrogates::{KeyText, read_json};
 use ring::signature::{ED25519, UnparsedPublicKey};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -82,9 +82,9 @@ impl Scheme for Discord {
 fn interaction_id(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Interaction {
-        id: String,
+        id: KeyText,
     }
-    read_json::<Interaction>(body).ok().map(|interaction| interaction.id)
+    read_json::<Interaction>(body).ok().map(|interaction| interaction.id.0)
 }
 
 /// Discord publishes no vector.

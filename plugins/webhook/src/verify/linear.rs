@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use ostler_contract::protocol::sent::SentObject;
 use ostler_contract::protocol::surrogates::read_json;
-use ostler_contract::{JsonObject, Value};
 use ring::hmac::HMAC_SHA256;
 use serde::Deserialize;
 
@@ -48,9 +48,11 @@ impl Scheme for Linear {
     }
 
     fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
-        if let Ok(mut fields) = read_json::<JsonObject>(call.body.as_bytes()) {
-            fields.entry("webhookTimestamp").or_insert_with(|| (signing.now * 1000).into());
-            call.body = Value::Object(fields).to_string();
+        if let Ok(mut fields) = SentObject::read(call.body.as_bytes())
+            && !fields.fields.contains_key("webhookTimestamp")
+        {
+            fields.insert("webhookTimestamp", (signing.now * 1000).into());
+            call.body = fields.as_sent().json();
         }
         self.0.sign(signing, call)
     }

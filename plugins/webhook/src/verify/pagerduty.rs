@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ostler_contract::protocol::surrogates::read_json;
+use ostler_contract::protocol::surrogates::{KeyText, read_json};
 use serde::Deserialize;
 
 use super::hmac::Hmac;
@@ -32,7 +32,7 @@ struct Call {
 
 #[derive(Deserialize)]
 struct Event {
-    id: Option<String>,
+    id: Option<KeyText>,
     event_type: Option<String>,
 }
 
@@ -43,7 +43,7 @@ fn ping(_: &Head, body: &[u8]) -> Option<Greeting> {
 }
 
 fn event_id(body: &[u8]) -> Option<String> {
-    read_json::<Call>(body).ok()?.event.id
+    read_json::<Call>(body).ok()?.event.id.map(|KeyText(id)| id)
 }
 
 #[cfg(test)]

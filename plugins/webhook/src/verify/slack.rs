@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use ostler_contract::json;
-use ostler_contract::protocol::surrogates::read_json;
+use ostler_contract::protocol::surrogates::{KeyText, read_json};
 use serde::Deserialize;
 
 use super::hmac::{Hmac, Timestamp};
@@ -48,9 +48,9 @@ fn url_verification(_: &Head, body: &[u8]) -> Option<Greeting> {
 fn event_id(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Event {
-        event_id: String,
+        event_id: KeyText,
     }
-    read_json::<Event>(body).ok().map(|event| event.event_id)
+    read_json::<Event>(body).ok().map(|event| event.event_id.0)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ostler_contract::protocol::surrogates::read_json;
+use ostler_contract::protocol::surrogates::{KeyText, read_json};
 use ring::hmac::HMAC_SHA256;
 use serde::Deserialize;
 
@@ -68,9 +68,9 @@ impl Scheme for Stripe {
 fn event_id(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Event {
-        id: String,
+        id: KeyText,
     }
-    read_json::<Event>(body).ok().map(|event| event.id)
+    read_json::<Event>(body).ok().map(|event| event.id.0)
 }
 
 #[cfg(test)]

@@ -287,6 +287,15 @@ fn the_id_of_a_delivery_is_read_from_the_body() {
     let expected = vec![id("stripe", "1"), id("slack", "2"), id("pagerduty", "3"), of_discord];
     // The one of PagerDuty is in an object that a body has to have.
     assert_eq!(ids, expected);
+    for sender in SENDERS {
+        let Delivery::Body(read) = sender.delivery else { continue };
+        let of = |escape: &str| {
+            let id = format!("\"{escape}\"");
+            read(format!(r#"{{"id":{id},"event_id":{id},"event":{{"id":{id}}},"n":1E400}}"#).as_bytes())
+                .unwrap()
+        };
+        assert_ne!(of("\\ud800"), of("\\ud801"), "{}: two deliveries", sender.name);
+    }
 }
 
 #[test]
