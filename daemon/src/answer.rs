@@ -6,9 +6,11 @@ use clap::{Arg, Args, Command};
 use ostler_contract::{Value, json};
 use ostler_loader::options::without_password;
 use ostler_protocol::names;
+use serde::Serialize;
 
 use crate::config_redaction::without_userinfo;
 use crate::exit::Exit;
+use crate::log::{is_hidden, one_line, printable};
 
 /// The heading of the global flags.
 const EVERY: &str = "Global options";
@@ -97,10 +99,16 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Creates an answer from lines and their form as JSON.
+    /// Creates an answer from lines and their form as JSON. Texts of records in a line neither end it nor reach the terminal
+    /// as control characters.
     pub fn new(lines: impl IntoIterator<Item = impl Into<String>>, json: Value) -> Self {
-        let text = lines.into_iter().map(|line| line.into() + "\n").collect();
+        let text = lines.into_iter().map(|line| one_line(&line.into()) + "\n").collect();
         Self { text, json, ..Self::default() }
+    }
+
+    /// Creates an answer from text of several lines and its form as JSON.
+    pub fn of_text(text: &str, json: Value) -> Self {
+        Self { text: printable(text) + "\n", json, ..Self::default() }
     }
 
     /// Sets the output of `--quiet`.
@@ -146,14 +154,50 @@ impl Answer {
         // The reader may have closed its end, which is not an error.
         let _ = match (common.json, common.quiet) {
             _ if self.printed => Ok(()),
-            (true, _) => writeln!(out, "{}", self.json),
-            (_, true) => self.names.iter().try_for_each(|name| writeln!(out, "{name}")),
+            (true, _) => writeln!(out, "{}", json_line(&self.json)),
+            (_, true) => self.names.iter().try_for_each(|name| writeln!(out, "{}", one_line(name))),
             _ => out.write_all(self.text.as_bytes()),
         };
         let _ = out.flush();
         if !common.quiet {
             let mut err = std::io::stderr().lock();
-            let _ = self.notes.iter().try_for_each(|line| writeln!(err, "{line}"));
+            let _ = self.notes.iter().try_for_each(|line| writeln!(err, "{}", printable(line)));
         }
+    }
+}
+
+/// Returns JSON on one line, in which characters that a terminal interprets are escaped.
+pub fn json_line(value: &impl Serialize) -> String {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    if !text.contains(is_hidden) {
+        return text;
+    }
+    // They are in strings only, and none is beyond the 16 bits of an escape.
+    let escaped = |character: char| match is_hidden(character) {
+        true => format!("\\u{:04x}", u32::from(character)),
+        false => character.to_string(),
+    };
+    text.chars().map(escaped).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_records_control_no_terminal() {
+        let title = "S\u{1b}]0;PWN\u{7}\u{1b}[31m\u{9b}2J\r\nFORGED\u{202e}";
+        let answer = Answer::new([format!("a: {title}"), "b".to_owned()], json!({ "title": title }));
+        assert_eq!(answer.text.lines().count(), 2);
+        assert!(
+            !answer.text.contains(|character: char| is_hidden(character) && character != '\n'),
+            "{}",
+            answer.text
+        );
+        let line = json_line(&answer.json);
+        assert!(!line.contains(is_hidden), "{line}");
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), answer.json);
+        let text = Answer::of_text("a\n\tb\u{1b}", Value::Null).text;
+        assert_eq!(text, "a\n\tb\\u{1b}\n");
     }
 }

@@ -14,6 +14,7 @@ use crate::acp::{self, AcpFlags};
 use crate::answer::{Answer, Common};
 use crate::config::RunFlags;
 use crate::exit::Exit;
+use crate::log::printable;
 use crate::place::Place;
 use crate::service::{self, Notice, Passed};
 use crate::settings::Settings;
@@ -190,7 +191,7 @@ pub fn main() -> ExitCode {
 }
 
 fn failed(exit: &Exit) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "{exit}");
+    let _ = writeln!(std::io::stderr(), "{}", printable(&exit.to_string()));
     ExitCode::from(exit.code())
 }
 

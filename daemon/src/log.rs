@@ -280,6 +280,23 @@ fn tame(line: &str) -> String {
     tamed
 }
 
+/// Returns the lines of a text as they are in a log: escaped, and indented after the first one.
+pub fn tamed_lines(text: &str) -> Vec<String> {
+    tame(text).split('\n').map(str::to_owned).collect()
+}
+
+/// Escapes a text of several lines.
+pub fn printable(text: &str) -> String {
+    let mut tamed = String::with_capacity(text.len());
+    for (at, line) in text.split('\n').enumerate() {
+        if at > 0 {
+            tamed.push('\n');
+        }
+        escape_into(&mut tamed, line.trim_end_matches('\r'));
+    }
+    tamed
+}
+
 /// Escapes a text so that it stays one line.
 pub fn one_line(line: &str) -> String {
     let mut tamed = String::with_capacity(line.len());

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::bundled;
 use crate::compose::host_yaml;
 use crate::exit::Exit;
-use crate::log::{clock, one_line};
+use crate::log::{clock, one_line, tamed_lines};
 use crate::sources::Sources;
 
 /// The value in place of every secret, because the check has no vault.
@@ -393,7 +393,8 @@ impl Checked {
                 (count(Outcome::Passed), count(Outcome::Failed), count(Outcome::Skipped));
             lines.push(format!("tests: {passed} passed, {failed} failed, {skipped} skipped"));
         }
-        lines
+        // What a plugin logs and throws can have several lines, with a stack.
+        lines.iter().flat_map(|line| tamed_lines(line)).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::follow::Seen;
 use crate::answer::Common;
-use crate::log::one_line;
+use crate::log::{is_hidden, one_line};
 
 /// How much of a message is printed on one line.
 const LINE: usize = 100;
@@ -28,7 +28,7 @@ impl Screen {
         if self.shown {
             self.end_text();
             let mut out = std::io::stdout().lock();
-            let _ = writeln!(out, "{line}");
+            let _ = writeln!(out, "{}", one_line(&line.to_string()));
             let _ = out.flush();
         }
     }
@@ -71,7 +71,7 @@ impl Screen {
 
 /// A piece of streamed text: control characters do not reach the terminal, spaces at its ends stay.
 fn one_line_of(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_hidden(c) && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 
 /// The first line of a message, shortened.

@@ -15,6 +15,7 @@ use crate::bundled;
 use crate::compose::javascript;
 use crate::config::ConfigFiles;
 use crate::exit::Exit;
+use crate::log::printable;
 use crate::place::Place;
 use crate::settings::entries;
 
@@ -141,7 +142,8 @@ pub fn importer(place: &Place, files: &ConfigFiles) -> Importer {
     let verbose = place.common.verbose;
     let say = move |line: &str| {
         if verbose {
-            let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("{line}\n").as_bytes());
+            let line = printable(line) + "\n";
+            let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), line.as_bytes());
         }
     };
     let limits = files.config.javascript.clone().unwrap_or_default();

@@ -17,7 +17,7 @@ pub async fn config(place: &Place) -> Result<Answer, Exit> {
     if let Some(remote) = place.remote()? {
         let shown: Configuration = remote.get("/api/config").await?;
         let text = serde_json::to_string_pretty(&shown.config).unwrap_or_default();
-        let answer = Answer::new([text], json!(shown)).named(shown.files.clone());
+        let answer = Answer::of_text(&text, json!(shown)).named(shown.files.clone());
         return Ok(shown.files.into_iter().fold(answer, Answer::note));
     }
     let files = place.files()?;

@@ -8,10 +8,11 @@ use std::time::Duration;
 use clap::Args;
 use ostler_contract::{Value, json};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, json_line};
 use crate::api::page_shapes::LogLine;
 use crate::daemon_file;
 use crate::exit::Exit;
+use crate::log::printable;
 use crate::place::Place;
 use crate::remote::Remote;
 
@@ -100,8 +101,9 @@ fn print<'a>(lines: impl Iterator<Item = &'a str>, json: bool) -> bool {
     let mut out = std::io::stdout().lock();
     for line in lines {
         let written = match json {
-            true => writeln!(out, "{}", row(line)),
-            false => writeln!(out, "{line}"),
+            true => writeln!(out, "{}", json_line(&row(line))),
+            // Another daemon's lines, and what a crash wrote into the file, are not escaped.
+            false => writeln!(out, "{}", printable(line)),
         };
         if written.is_err() {
             return false;

@@ -9,7 +9,7 @@ use ostler_protocol::wire::state::SessionSummary;
 use serde::Deserialize as _;
 
 use super::ask;
-use crate::answer::Answer;
+use crate::answer::{Answer, json_line};
 use crate::api::list_shapes::{
     NO_CURSOR, NO_SESSION, PAGE, SESSION, SESSIONS, Session, SessionDetail, SessionDetails, SessionFilter,
     SessionList, WAITING, cursor, last_turns, place,
@@ -310,9 +310,9 @@ async fn follow(at: &Place, daemon: &Connection, name: &str, until_idle: bool) -
     let mut screen = Screen::of(&at.common);
     let json = at.common.json;
     let mut raw = |envelope: &ostler_protocol::wire::actions::ActionEnvelope| {
-        if json && let Ok(line) = serde_json::to_string(envelope) {
+        if json {
             let mut out = std::io::stdout().lock();
-            let _ = std::io::Write::write_all(&mut out, format!("{line}\n").as_bytes());
+            let _ = std::io::Write::write_all(&mut out, format!("{}\n", json_line(envelope)).as_bytes());
             let _ = std::io::Write::flush(&mut out);
         }
     };

@@ -11,6 +11,7 @@ mod commands;
 mod first_use;
 mod folders;
 mod operating;
+mod printing;
 mod secrets;
 mod service;
 mod starting;
