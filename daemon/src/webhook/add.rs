@@ -1,6 +1,7 @@
 //! `ostler webhook add`: creates the record and its secret, and prints the URL and a line to call it.
 
 use clap::Args;
+use ostler_contract::owner::Owner;
 use ostler_contract::{JsonObject, Value, VaultName, json, limit};
 use ostler_plugin_webhook::ENDPOINTS;
 use ostler_plugin_webhook::tools::EndpointFacts;
@@ -28,6 +29,9 @@ pub struct AddFlags {
     /// Backend of the automation's sessions [default: the first one]
     #[arg(long, value_name = "NAME", conflicts_with = "bot")]
     pub provider: Option<String>,
+    /// Owner of the automation, such as user:ada or team:core: it is charged, and its policies apply
+    #[arg(long, value_name = "OWNER", conflicts_with = "bot")]
+    pub owner: Option<String>,
     /// How bot calls are answered: callback, sync or none [default: callback]
     #[arg(long, value_name = "HOW", requires = "bot")]
     pub reply: Option<String>,
@@ -78,6 +82,9 @@ pub struct AddFlags {
 pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOutput, Exit> {
     let AddFlags { id, value, .. } = &flags;
     slug(id)?;
+    if let Some(owner) = flags.owner.as_deref().filter(|owner| Owner::parse(owner).is_none()) {
+        return Err(Exit::usage(format!("--owner must be {}, not {owner}", Owner::FORMS)));
+    }
     let record = record_of(&flags)?;
     let facts = EndpointFacts::read(&record).map_err(Exit::usage)?;
     // Of two commands for the same id, the later one finds the endpoint of the first.

@@ -84,13 +84,14 @@ impl Endpoints {
     /// text of a new one if it could not be written.
     pub(super) async fn listen(&self, flags: &AddFlags) -> (Vec<Listener>, NewAutomation) {
         let listeners = self.listeners(&flags.id).await;
-        if !listeners.is_empty() && flags.prompt.is_none() && flags.provider.is_none() {
+        let is_described = flags.prompt.is_some() || flags.provider.is_some() || flags.owner.is_some();
+        if !listeners.is_empty() && !is_described {
             return (listeners, NewAutomation::Nothing);
         }
         let text = text(flags);
         if let Some(direct) = &self.database {
             let stored = match definition(flags) {
-                Ok(definition) => direct.create_automation(&flags.id, definition, None).await,
+                Ok(definition) => direct.create_automation(&flags.id, definition, flags.owner.clone()).await,
                 Err(why) => Err(why),
             };
             return match stored {
@@ -186,7 +187,11 @@ fn title(endpoint: &str) -> String {
 
 /// Returns the text of the automation's file.
 fn text(flags: &AddFlags) -> String {
-    frontmatter::join(&crate::client::automations::object(fields(flags)), &format!("{}\n", message(flags)))
+    let mut fields = crate::client::automations::object(fields(flags));
+    if let Some(owner) = &flags.owner {
+        fields.insert("owner".to_owned(), owner.as_str().into());
+    }
+    frontmatter::join(&fields, &format!("{}\n", message(flags)))
 }
 
 /// Returns the definition of the automation.
@@ -280,6 +285,9 @@ mod tests {
         assert!(body.contains("{{event.hello}}"), "{body}");
         let definition = Value::Object(fields);
         assert!(listens(&definition, "ci") && !listens(&definition, "other"));
+
+        let owned = super::text(&AddFlags { owner: Some("team:core".to_owned()), ..flags });
+        assert_eq!(frontmatter::split(&owned).unwrap().0["owner"], "team:core");
 
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("automations/ci.md");

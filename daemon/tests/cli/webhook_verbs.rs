@@ -26,6 +26,28 @@ async fn test(endpoints: &Endpoints, id: &str) -> VerbOutput {
     endpoints.run(WebhookVerb::Test(TestFlags { id: id.to_owned(), ..TestFlags::default() })).await.unwrap()
 }
 
+#[test]
+fn an_automation_of_an_endpoint_gets_the_owner_that_is_given() {
+    let folder = folder();
+    let add = |id: &str, owner: &str| folder.run(&["webhook", "add", id, "--automation", "--owner", owner]);
+    let added = add("report", "team:core");
+    assert_eq!(added.code, Some(0), "{added:?}");
+    assert!(folder.read("automations/report.md").contains("owner: team:core\n"));
+    for wrong in ["core", "team:", "group:core", ""] {
+        let refused = add("other", wrong);
+        assert_eq!(refused.code, Some(2), "{wrong}: {refused:?}");
+        let forms =
+            "--owner must be user:<id>, root:<host>, plugin:<id>, team:<team> or project:<team>:<project>";
+        assert!(refused.err.contains(forms), "{refused:?}");
+    }
+    assert!(
+        !folder.path().join("webhooks/other.md").exists()
+            && !folder.path().join("automations/other.md").exists()
+    );
+    let bot = folder.run(&["webhook", "add", "ask", "--bot", "bot://echo", "--owner", "team:core"]);
+    assert_eq!(bot.code, Some(2), "the bot has an owner of its own: {bot:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_is_added_tried_listed_and_looked_at() {
     let folder = folder();

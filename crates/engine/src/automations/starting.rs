@@ -83,7 +83,11 @@ impl Automations {
             let computer = continued.is_none().then_some(definition.session.config.as_ref()).flatten();
             let wanted = Use { computer: computer.and_then(computer_in), ..turn };
             let uses = [(entry.owner.as_deref(), wanted), (sender.as_deref(), turn)];
-            self.access.may_all_use(&uses).await.map_err(|refused| refused.message)?;
+            let charged = match &continued {
+                Some(session) => self.sessions.charged_to(session),
+                None => self.access.charged_to(entry.owner.as_deref(), None),
+            };
+            self.access.may_all_use(&uses, &charged).await.map_err(|refused| refused.message)?;
         }
         let resumes = self.is_running(&run.resource);
         // A turn may just have begun in the chat.

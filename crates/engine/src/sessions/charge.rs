@@ -2,14 +2,15 @@
 
 use futures::FutureExt as _;
 use futures::future::OptionFuture;
-use ostler_contract::Value;
-use ostler_contract::owner::Owner;
 use ostler_contract::points::UsageEntry;
 use ostler_protocol::wire::state::{Message, UsageInfo};
 
+use super::SessionEntry;
 use super::actor::Actor;
 use super::store_writes::kept;
+use crate::sessions::Sessions;
 use crate::usage::{Taken, UsagePer};
+use crate::users::access::ChargedTo;
 
 impl Actor {
     /// Records the usage of a chat's latest turn, if usage is recorded per turn.
@@ -49,7 +50,7 @@ impl Actor {
         self.sessions.usage.usage_store()?;
         let model = || message.model.as_ref().map_or_else(|| "default".to_owned(), |model| model.id.clone());
         let entry = taken.entry(model)?;
-        let (team, project) = self.charged_to();
+        let ChargedTo { team, project } = self.sessions.charged_to(&self.entry);
         let entry = UsageEntry {
             // Work without an owner is charged to the host.
             owner: Some(
@@ -69,19 +70,11 @@ impl Actor {
             kept(&sessions.core.log, &format!("the usage of a turn of {uri}"), record).await;
         })
     }
+}
 
-    /// Returns the team and project the session is charged to: those it was created for, or those its owner's work is
-    /// charged to.
-    fn charged_to(&self) -> (Option<String>, Option<String>) {
-        if let Some(scope) = &self.entry.scope {
-            let named = |key: &str| scope.get(key).and_then(Value::as_str).map(str::to_owned);
-            return (named("team"), named("project"));
-        }
-        let owner = self.entry.owner.as_deref().and_then(Owner::parse);
-        let person = owner.and_then(Owner::user).and_then(|id| self.sessions.access.person(id));
-        let primary = person.as_ref().and_then(|person| person.primary.as_deref());
-        let group = primary.and_then(Owner::from_membership).or(owner);
-        let owned = |id: Option<&str>| id.map(str::to_owned);
-        (owned(group.and_then(Owner::team)), owned(group.and_then(Owner::project)))
+impl Sessions {
+    /// Returns the team and project that a session is charged to.
+    pub(crate) fn charged_to(&self, entry: &SessionEntry) -> ChargedTo {
+        self.access.charged_to(entry.owner.as_deref(), entry.scope.as_ref())
     }
 }

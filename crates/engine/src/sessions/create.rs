@@ -278,7 +278,7 @@ impl Claimed {
         sessions.workspace.check_directories(&new.working_directories, new.directories).await?;
         sessions.room_for_session(entry).await?;
         if !new.allowed {
-            sessions.access.may_use(entry.owner.as_deref(), wanted).await?;
+            sessions.access.may_use(entry.owner.as_deref(), &sessions.charged_to(entry), wanted).await?;
         }
         let directory = entry.directory().map(|(path, _)| path);
         if let Some(wanted) = sessions.workspace.wants_tree(&entry.id, directory, agent, &new.config).await? {
@@ -401,8 +401,9 @@ impl Claimed {
     ) -> Result<Arc<SessionEntry>, (RpcError, Lent)> {
         let wanted = &self.new.config;
         let uses = Use { agent: &self.entry.provider, model: None, computer: computer_in(wanted) };
+        let charged = sessions.charged_to(&self.entry);
         let config = match sessions.own_new(&self.entry.id, false).await {
-            Ok(()) => match sessions.access.may_use(self.entry.owner.as_deref(), uses).await {
+            Ok(()) => match sessions.access.may_use(self.entry.owner.as_deref(), &charged, uses).await {
                 Ok(()) => sessions.session_settings(&self.agent, wanted).await.map_err(Thrown::into_rpc),
                 Err(refused) => Err(refused),
             },

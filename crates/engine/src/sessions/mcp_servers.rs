@@ -1,7 +1,6 @@
 //! The MCP servers of a session's backend: the configured ones, with the secrets that their `env` and `headers` refer
 //! to resolved for that session. Spec: *Daemon configuration keys*, *Secret reference*.
 
-use ostler_contract::owner::Owner;
 use ostler_contract::{JsonObject, Value, VaultName, limit, problem};
 
 use crate::sessions::SessionEntry;
@@ -48,7 +47,7 @@ impl Sessions {
         let names = |why: String| format!("names {parsed}: {why}");
         match &parsed {
             VaultName::Host(_) => {}
-            VaultName::Team { team, .. } if entry.team().as_ref() == Some(team) => {}
+            VaultName::Team { team, .. } if self.charged_to(entry).team.as_ref() == Some(team) => {}
             VaultName::User { id, .. } if entry.owner == Some(format!("user:{id}")) => {}
             VaultName::Team { team, .. } => {
                 return Err(names(format!("it is for sessions of team {team}")));
@@ -63,14 +62,5 @@ impl Sessions {
             Ok(None) => Err(names(problem::no_secret(name))),
             Err(why) => Err(names(why.message)),
         }
-    }
-}
-
-impl SessionEntry {
-    /// Returns the team of the session: the one it is charged to, or else its owner's.
-    fn team(&self) -> Option<String> {
-        let charged = |scope: &Value| scope.get("team")?.as_str().map(str::to_owned);
-        let team = self.scope.as_ref().and_then(charged);
-        team.or_else(|| Owner::parse(self.owner.as_deref()?)?.team().map(str::to_owned))
     }
 }

@@ -77,7 +77,8 @@ impl Actor {
                 if let Some(model) = &wanted.policies {
                     // A session stays on its machine, which the policies allowed when the session was created.
                     let wanted = Use { agent: &entry.provider, model: model.as_deref(), computer: None };
-                    let asked = sessions.access.may_use(dispatch.sender.as_deref(), wanted).await;
+                    let charged = sessions.charged_to(&entry);
+                    let asked = sessions.access.may_use(dispatch.sender.as_deref(), &charged, wanted).await;
                     asked.map_err(|refused| refused.message)?;
                 }
                 match message_of(&mut action) {
@@ -186,7 +187,8 @@ impl Actor {
         let (sessions, entry, mailbox) = (self.sessions.clone(), self.entry.clone(), self.mailbox.clone());
         tasks::spawn(async move {
             let wanted = Use { agent: &entry.provider, model: model.as_deref(), computer: None };
-            let asked = sessions.access.may_use(sender.as_deref(), wanted).await;
+            let charged = sessions.charged_to(&entry);
+            let asked = sessions.access.may_use(sender.as_deref(), &charged, wanted).await;
             let refused = asked.err().map(|refused| refused.message);
             let _ = mailbox.send(ToSession::QueuedAsked { chat, id, refused });
         });

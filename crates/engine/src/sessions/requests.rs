@@ -55,7 +55,8 @@ impl Sessions {
             let model = model.map(|model| model.id.as_str());
             // A session stays on its machine, which the policies allowed when the session was created.
             let wanted = Use { agent: &entry.provider, model, computer: None };
-            let asked = self.access.may_use(request.sender.as_deref(), wanted).await;
+            let charged = self.charged_to(entry);
+            let asked = self.access.may_use(request.sender.as_deref(), &charged, wanted).await;
             asked.map_err(|refused| refused.message)?;
         }
         self.store_attachments(&entry.id, &mut request.message).await?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ostler_contract::Value;
 use ostler_contract::owner::Owner;
 use ostler_contract::points::Reader;
 use ostler_protocol::RpcError;
@@ -80,6 +81,21 @@ impl Access {
         }
     }
 
+    /// Returns the team and project that work is charged to: those of `scope`, the `{ team, project }` it was created for,
+    /// or else those that its owner's work is charged to.
+    pub(crate) fn charged_to(&self, owner: Option<&str>, scope: Option<&Value>) -> ChargedTo {
+        if let Some(scope) = scope {
+            let named = |key: &str| scope.get(key).and_then(Value::as_str).map(str::to_owned);
+            return ChargedTo { team: named("team"), project: named("project") };
+        }
+        let owner = owner.and_then(Owner::parse);
+        let person = owner.and_then(Owner::user).and_then(|id| self.person(id));
+        let primary = person.as_ref().and_then(|person| person.primary.as_deref());
+        let group = primary.and_then(Owner::from_membership).or(owner);
+        let owned = |id: Option<&str>| id.map(str::to_owned);
+        ChargedTo { team: owned(group.and_then(Owner::team)), project: owned(group.and_then(Owner::project)) }
+    }
+
     /// Returns the current user of an id.
     pub(crate) fn person(&self, id: &str) -> Option<Arc<Person>> {
         self.gate.people()?.now().person(id)
@@ -131,6 +147,27 @@ impl Access {
     /// Returns the identity of a connection for the client, if the host has a users file.
     pub(crate) fn principal_fact(&self, principal: &Principal) -> Option<String> {
         self.gate.is_guarded().then(|| principal.owner(&self.core.options.host_name)).flatten()
+    }
+}
+
+/// The team and project that work is charged to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ChargedTo {
+    pub team: Option<String>,
+    /// A project of the team.
+    pub project: Option<String>,
+}
+
+impl ChargedTo {
+    /// Returns whether the work is charged to an owner, as a team or a project.
+    pub(crate) fn includes(&self, owner: &str) -> bool {
+        match Owner::parse(owner) {
+            Some(Owner::Team(team)) => self.team.as_deref() == Some(team),
+            Some(Owner::Project { team, project }) => {
+                self.team.as_deref() == Some(team) && self.project.as_deref() == Some(project)
+            }
+            _ => false,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use ostler_protocol::wire::commands::DirectoryEntry;
 use ostler_protocol::{RpcError, json};
 
 use crate::core::shared::Core;
-use crate::users::access::Access;
+use crate::users::access::{Access, ChargedTo};
 
 const SCHEME: &str = "policy";
 
@@ -66,12 +66,22 @@ impl Access {
     }
 
     /// Rejects work that a policy denies or none allows. It waits for a store, so do not call it in a shared task.
-    pub(crate) async fn may_use(&self, owner: Option<&str>, wanted: Use<'_>) -> Result<(), RpcError> {
-        self.may_all_use(&[(owner, wanted)]).await
+    pub(crate) async fn may_use(
+        &self,
+        owner: Option<&str>,
+        charged: &ChargedTo,
+        wanted: Use<'_>,
+    ) -> Result<(), RpcError> {
+        self.may_all_use(&[(owner, wanted)], charged).await
     }
 
-    /// Checks one start of work for several owners or uses, and reads the policies once.
-    pub(crate) async fn may_all_use(&self, uses: &[(Option<&str>, Use<'_>)]) -> Result<(), RpcError> {
+    /// Checks one start of work for several owners or uses, and reads the policies once. The policies of the team and the
+    /// project that the work is charged to bind each of them.
+    pub(crate) async fn may_all_use(
+        &self,
+        uses: &[(Option<&str>, Use<'_>)],
+        charged: &ChargedTo,
+    ) -> Result<(), RpcError> {
         let uses: Vec<_> =
             uses.iter().filter_map(|(owner, wanted)| Some((self.restricted(*owner)?, wanted))).collect();
         if uses.is_empty() {
@@ -83,7 +93,7 @@ impl Access {
         let rows = rows.into_iter().map(|row| check_policy(&Value::Object(row)));
         let rows = rows.collect::<Result<Vec<_>, _>>().map_err(|error| unreadable(&error.message))?;
         let now = format!("{:.3}", self.core.clock.now());
-        uses.into_iter().try_for_each(|(owner, wanted)| judge(&rows, owner, wanted, &now))
+        uses.into_iter().try_for_each(|(owner, wanted)| judge(&rows, (owner, charged), wanted, &now))
     }
 
     /// Logs once that policies are enabled and none exists.
@@ -104,12 +114,12 @@ impl Access {
     }
 }
 
-/// Returns whether policies allow an owner's work at a time.
-fn judge(rows: &[JsonObject], owner: &str, wanted: &Use<'_>, now: &str) -> Result<(), RpcError> {
+/// Returns whether policies allow work at a time, by its owner and the team and project that it is charged to.
+fn judge(rows: &[JsonObject], work: (&str, &ChargedTo), wanted: &Use<'_>, now: &str) -> Result<(), RpcError> {
     let (mut allowed, mut machine) = (false, wanted.computer.is_none());
     for row in rows {
         let of_machine = wanted.computer.is_some() && is_of(row, "kind", "computer");
-        if !(is_of(row, "kind", "agent") || of_machine) || !holds(row, owner) || !active(row, now) {
+        if !(is_of(row, "kind", "agent") || of_machine) || !holds(row, work) || !active(row, now) {
             continue;
         }
         let denies = is_of(row, "effect", "deny");
@@ -140,10 +150,10 @@ fn is_of(row: &JsonObject, field: &str, value: &str) -> bool {
     row.get(field).and_then(Value::as_str) == Some(value)
 }
 
-/// Returns whether a policy's scope includes an owner. Work without a team and project is included by `all` and by the
-/// owner's own scope.
-fn holds(row: &JsonObject, owner: &str) -> bool {
-    is_of(row, "scope", "all") || is_of(row, "scope", owner)
+/// Returns whether a policy's scope includes work: `all`, its owner, and the team and project that it is charged to.
+fn holds(row: &JsonObject, (owner, charged): (&str, &ChargedTo)) -> bool {
+    let scope = row.get("scope").and_then(Value::as_str);
+    scope.is_some_and(|scope| scope == "all" || scope == owner || charged.includes(scope))
 }
 
 /// Instants are texts that sort by time.
@@ -296,7 +306,11 @@ mod tests {
     fn judged(rows: &Value, wanted: &Use<'_>, now: &str) -> Result<(), String> {
         let rows: Vec<JsonObject> =
             rows.as_array().unwrap().iter().map(|row| check_policy(row).unwrap()).collect();
-        judge(&rows, "user:ben", wanted, now).map_err(|refusal| refusal.message)
+        judge(&rows, ("user:ben", &charged()), wanted, now).map_err(|refusal| refusal.message)
+    }
+
+    fn charged() -> ChargedTo {
+        ChargedTo { team: Some("blue".to_owned()), project: Some("site".to_owned()) }
     }
 
     #[test]
@@ -346,6 +360,12 @@ mod tests {
         let now = "2026-06-01T00:00:00.000Z";
         assert!(judged(&allow(json!({ "scope": "user:ben" })), &here, now).is_ok());
         assert!(judged(&allow(json!({ "scope": "user:cy" })), &here, now).is_err());
+        for scope in ["team:blue", "project:blue:site"] {
+            assert!(judged(&allow(json!({ "scope": scope })), &here, now).is_ok(), "{scope}");
+        }
+        for scope in ["team:red", "project:blue:other", "project:red:site", "team:site"] {
+            assert!(judged(&allow(json!({ "scope": scope })), &here, now).is_err(), "{scope}");
+        }
         let day = json!({ "from": "2026-06-01T00:00:00.000Z", "until": "2026-06-01T00:00:00.000Z" });
         assert!(judged(&allow(day.clone()), &here, now).is_ok());
         assert!(judged(&allow(day.clone()), &here, "2026-06-01T00:00:00.001Z").is_err());

@@ -3,25 +3,36 @@
 use std::sync::Arc;
 
 use ostler_contract::host::SessionRequest;
-use ostler_contract::points::Policies;
+use ostler_contract::points::{Policies, Vault};
 use ostler_contract::{Call, JsonObject, Plugin, Value, json};
 use ostler_engine::users::UsersFile;
-use ostler_engine::{People, Principal};
+use ostler_engine::{McpServers, People, Principal};
 use ostler_ports::FilePolicies;
 use ostler_protocol::error::code;
 use ostler_protocol::uri;
 use ostler_testkit::{Builder, MemoryHost, RawClient, SIGN_IN, Stage};
 
 fn builder(check: bool) -> Builder {
+    builder_of(&Stage::default(), check)
+}
+
+fn builder_of(stage: &Stage, check: bool) -> Builder {
     let people = People::new(SIGN_IN, "inn");
     let file = json!({
         "roles": { "keeper": ["session:read", "session:write", "policy:read", "policy:write"] },
-        "users": [{ "id": "ada", "roles": ["admin"] }, { "id": "ben", "roles": ["keeper"] }, { "id": "cleo" }]
+        "teams": { "st": { "title": "Stables" } },
+        "projects": { "hay": { "title": "Hay" } },
+        "users": [
+            { "id": "ada", "roles": ["admin"] }, { "id": "ben", "roles": ["keeper"] }, { "id": "cleo" },
+            { "id": "dan", "roles": ["keeper"], "memberships": ["st"], "primary": "st" },
+            { "id": "eve", "roles": ["keeper"], "memberships": ["st:hay"], "primary": "st:hay" },
+            { "id": "fay", "roles": ["keeper"], "memberships": ["st"] }
+        ]
     });
     people.set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     let caller = Plugin::new("@test/caller", |_, _| Box::pin(async { Ok(()) }));
     MemoryHost::builder()
-        .plugin(Stage::default().plugin(), json!({}))
+        .plugin(stage.plugin(), json!({}))
         .plugin(caller, json!({}))
         .grants(&["session:*"])
         .options(|options| options.check_policies = check)
@@ -111,6 +122,93 @@ async fn a_session_starts_where_a_policy_allows_and_none_refuses() {
         assert_eq!(start(&mut root, "3").await, Ok(()));
         let warned = host.log.has("policy checks are on but no policy exists");
         assert_eq!(warned, rows == json!([]));
+    }
+}
+
+/// Who works for a team is bound by its policies where the work is charged to it, as the team itself is.
+#[tokio::test]
+async fn policies_of_a_team_and_a_project_bind_what_is_charged_to_them() {
+    let all = || row("all", "allow", json!({}));
+    let deny = |scope: &str| row("no", "deny", json!({ "scope": scope }));
+    for (scope, bound) in [
+        ("team:st", &["dan", "eve"][..]),
+        ("project:st:hay", &["eve"]),
+        ("project:st:oats", &[]),
+        ("team:other", &[]),
+        ("user:dan", &["dan"]),
+    ] {
+        let (host, _dir) = host(json!([all(), deny(scope)])).await;
+        for id in ["ben", "dan", "eve", "fay"] {
+            let mut client = person(&host, id).await;
+            let expected = match bound.contains(&id) {
+                true => Err("no refuses agent stage".to_owned()),
+                false => Ok(()),
+            };
+            assert_eq!(start(&mut client, id).await, expected, "{scope} {id}");
+        }
+        let mut root = host.raw_as(Principal::Root);
+        root.initialize("r").await;
+        assert_eq!(start(&mut root, "r").await, Ok(()), "{scope}");
+    }
+    // What only the policies of the team allow is allowed, and only to work that is charged to it.
+    let (host, _dir) = host(json!([row("st", "allow", json!({ "scope": "team:st" }))])).await;
+    assert_eq!(start(&mut person(&host, "dan").await, "dan").await, Ok(()));
+    let none = Err("no policy allows agent stage".to_owned());
+    assert_eq!(start(&mut person(&host, "fay").await, "fay").await, none);
+}
+
+/// Turns are checked as sessions are, in each way that one begins: with the team and project the session is charged to.
+#[tokio::test]
+async fn a_turn_is_bound_by_the_policies_of_the_team_that_is_charged() {
+    let rows = json!([
+        row("all", "allow", json!({})),
+        row("no-big", "deny", json!({ "scope": "team:st", "match": { "model": ["maker/big"] } })),
+    ]);
+    let (host, _dir) = host(rows).await;
+    let message = json!({ "text": "hi", "origin": { "kind": "user" }, "model": { "id": "maker/big" } });
+    for (id, is_bound) in [("dan", true), ("fay", false)] {
+        let mut client = person(&host, id).await;
+        start(&mut client, id).await.unwrap();
+        let chat = uri::default_chat(&format!("stage:/{id}"));
+        client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        let turn = json!({ "type": "chat/turnStarted", "turnId": "t1", "message": message });
+        client.dispatch(&chat, 7, turn).await;
+        let echo = echo_of(&mut client, 7).await;
+        let expected =
+            if is_bound { json!("no-big refuses agent stage with model maker/big") } else { Value::Null };
+        assert_eq!(echo["rejectionReason"], expected, "{id}");
+        let queued =
+            json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": message });
+        client.dispatch(&chat, 8, queued).await;
+        assert_eq!(echo_of(&mut client, 8).await["rejectionReason"], expected, "{id}: a queued message");
+    }
+}
+
+/// The secrets of a team are for the sessions that are charged to it, its members' included.
+#[tokio::test]
+async fn secrets_of_a_team_are_for_sessions_that_are_charged_to_it() {
+    let server =
+        json!({ "st": { "type": "stdio", "command": "c", "env": { "KEY": { "$secret": "team:st/k" } } } });
+    let servers = server.as_object().unwrap().clone();
+    let vault = Vault {
+        get: Call::now(|(name,): (String,)| Ok(Some(format!("the value of {name}")))),
+        set: Call::now(|_| Ok(())),
+        delete: Call::now(|_| Ok(false)),
+        list: Call::now(|()| Ok(vec![])),
+        close: None,
+    };
+    let stage = Stage::default();
+    let host = builder_of(&stage, false)
+        .options(|options| options.mcp_servers = McpServers::new(move || servers.clone()))
+        .vault(vault)
+        .start()
+        .await;
+    for (at, (id, is_given)) in
+        [("dan", true), ("eve", true), ("fay", false), ("ben", false)].into_iter().enumerate()
+    {
+        start(&mut person(&host, id).await, id).await.unwrap();
+        let given = stage.start(at).mcp_servers.map(|servers| servers["st"]["env"]["KEY"].clone());
+        assert_eq!(given, is_given.then(|| json!("the value of team:st/k")), "{id}");
     }
 }
 
