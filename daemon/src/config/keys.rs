@@ -81,7 +81,8 @@ keys! {
         }
     }
 
-    /// Whether to accept connections without a token from any address.
+    /// Whether to accept connections without a token from any address. They name the host by loopback, by the address
+    /// that it listens on, or by a host of `origins`.
     without_connection_token: bool {
         flag {
             /// Accept connections without a token from any address
