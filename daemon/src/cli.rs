@@ -215,7 +215,7 @@ fn again(
     arguments.extend(kept.map(ReusedPorts::word));
     match program {
         Ok(program) => {
-            let mut command = std::process::Command::new(program);
+            let mut command = ostler_processes::ChildKind::Host.command(program);
             passed.pass_on(&mut command);
             let error = command.args(arguments.iter().skip(1)).exec();
             Exit::machine(format!("cannot restart: {error}"))

@@ -4,6 +4,7 @@ pub mod agents;
 mod book;
 mod boundary;
 pub mod cargo;
+mod children;
 mod decisions;
 pub mod dist;
 pub mod examples;

@@ -1,5 +1,5 @@
 //! Checks in addition to the compiler's: allowed crate dependencies, words that a crate must not contain, owners parsed
-//! by hand, crates with `unsafe`, waits of tests, lengths of files, top-level entries, tests named by the ledger, the format and citations of decisions, the pages and links of
+//! by hand, commands of processes made by hand, crates with `unsafe`, waits of tests, lengths of files, top-level entries, tests named by the ledger, the format and citations of decisions, the pages and links of
 //! the book, generated files, the features that tests share with the program, tests that are unreliable, and what published crates need.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ostler-contract", &["ostler-contract-derive", "ostler-protocol"]),
     ("ostler-engine", &["ostler-contract", "ostler-protocol"]),
     ("ostler-ports", &["ostler-contract"]),
-    ("ostler-js", &["ostler-contract", "ostler-net"]),
+    ("ostler-js", &["ostler-contract", "ostler-net", "ostler-processes"]),
     ("ostler-loader", &["ostler-contract"]),
     ("ostler-floor", &[]),
     ("ostler-memory", &[]),
@@ -128,6 +128,7 @@ pub fn check(root: &Path) -> Vec<String> {
     absences(root, &mut problems);
     crate::boundary::check(root, &mut problems);
     crate::owners::check(root, &mut problems);
+    crate::children::check(root, &mut problems);
     crate::waits::check(root, &mut problems);
     lengths(root, &mut problems);
     test_programs(root, &mut problems);

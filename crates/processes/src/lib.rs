@@ -4,6 +4,7 @@
 
 mod adopted;
 mod below;
+mod child;
 mod memory;
 mod scope;
 #[cfg_attr(not(target_os = "linux"), path = "unsupervised.rs")]
@@ -31,6 +32,7 @@ use tokio::time::Instant;
 
 pub use adopted::leave_children_to;
 pub use below::end_descendants;
+pub use child::ChildKind;
 pub use memory::MemoryAccounting;
 use scope::Scope;
 pub use scope::{Owner, ScopeChoice, Scopes, Usage};
@@ -50,11 +52,13 @@ const STDERR_LINE: u64 = 512;
 /// A program to start.
 #[derive(Debug, Clone)]
 pub struct Program {
+    /// What it is, which says what it inherits from the daemon's environment.
+    pub kind: ChildKind,
     /// A path, or a name that is looked up on `PATH`.
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Variables in addition to the daemon's environment.
+    /// Variables in addition to what it inherits.
     pub env: BTreeMap<String, String>,
     /// Its working directory.
     pub cwd: PathBuf,
@@ -345,12 +349,8 @@ fn start(
         file.to_str().is_some() && command.first().is_some_and(|own| Path::new(own).exists())
     });
     let prepared = scopes.prepare(choice, supervisor.is_some(), program.supervised);
-    let mut command = prepared.command(&file, supervisor);
+    let mut command = prepared.command(program.kind, &file, supervisor);
     command.args(&program.args).current_dir(&program.cwd);
-    // The program does not receive the daemon's variables, such as its connection token.
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OSTLER_")) {
-        command.env_remove(name);
-    }
     let (marker, scope) = prepared.marker();
     command.envs(&program.env);
     if prepared.is_supervised() {

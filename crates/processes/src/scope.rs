@@ -16,6 +16,7 @@ use tokio::process::Command;
 use tokio::time::Instant;
 
 use super::adopted::adopt_orphans;
+use super::child::ChildKind;
 use super::memory::{self, MemoryAccounting};
 use super::table::{Life, Signs};
 use super::{supervisor, table};
@@ -245,7 +246,7 @@ impl Prepared {
     }
 
     /// Returns a command that runs the program inside the scope.
-    pub fn command(&self, program: &Path, helper: Option<&[String]>) -> Command {
+    pub fn command(&self, kind: ChildKind, program: &Path, helper: Option<&[String]>) -> Command {
         let groups: Vec<PathBuf> =
             [&self.cgroup, &self.memory].into_iter().flatten().map(|dir| dir.join("cgroup.procs")).collect();
         let mut words: Vec<OsString> = Vec::new();
@@ -264,7 +265,7 @@ impl Prepared {
         }
         words.push(program.as_os_str().to_owned());
         let mut words = words.into_iter();
-        let mut command = Command::new(words.next().unwrap_or_default());
+        let mut command = Command::from(kind.command(words.next().unwrap_or_default()));
         command.args(words);
         command
     }

@@ -11,7 +11,7 @@
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,7 @@ use rustix::process::{
     kill_process, pidfd_open, set_child_subreaper, setrlimit, wait,
 };
 
+use super::child::ChildKind;
 use super::table;
 
 /// The first argument of a supervisor.
@@ -84,7 +85,7 @@ pub fn main(arguments: &[String]) -> u8 {
 fn become_program(mark: &str, program: &str, arguments: &[String]) -> u8 {
     set_mark(mark);
     let _ = SigSet::empty().thread_set_mask();
-    fail(program, &Command::new(program).args(arguments).exec())
+    fail(program, &ChildKind::Host.command(program).args(arguments).exec())
 }
 
 /// Lowers the limit that marks a process and what it starts.
@@ -112,14 +113,14 @@ fn begin(daemon: &str, marker: &str, mark: &str, program: &str, arguments: &[Str
     }
     set_mark(mark);
     let (name, value) = marker.split_once('=').unwrap_or((marker, ""));
-    let mut step = Command::new("/proc/self/exe");
+    let mut step = ChildKind::Host.command("/proc/self/exe");
     step.arg0("ostler").args([SUPERVISE, BECOME, NO_MARK, program]).args(arguments).env(name, value);
     // Signals of the program to its group must not reach the supervisor.
     let child = match step.process_group(0).spawn() {
         Ok(child) => child.id(),
         Err(why) => return fail(program, &why),
     };
-    let mut second = Command::new("/proc/self/exe");
+    let mut second = ChildKind::Host.command("/proc/self/exe");
     second.arg0("ostler").args([SUPERVISE, WATCH, daemon, &child.to_string()]);
     second.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let why = second.exec();
@@ -219,7 +220,7 @@ fn end_by(number: i32) {
         // Rust's runtime handles or ignores these; a shell does not.
         Some(Signal::SEGV | Signal::BUS | Signal::PIPE) | None => {
             let kill = format!("kill -{number} $$; exit {}", 128 + number);
-            let _ = Command::new("/bin/sh").args(["-c", &kill]).exec();
+            let _ = ChildKind::Host.command("/bin/sh").args(["-c", &kill]).exec();
         }
         Some(signal) => drop(kill_process(getpid(), signal)),
     }

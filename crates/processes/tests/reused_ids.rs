@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ostler_processes::{Owner, Process, Program, ScopeChoice, Scopes, Signal};
+use ostler_processes::{ChildKind, Owner, Process, Program, ScopeChoice, Scopes, Signal};
 use tokio::io::AsyncReadExt;
 
 #[path = "support/not_run.rs"]
@@ -49,6 +49,7 @@ fn is_inside(test: &str) -> bool {
 /// Starts a program that prints its process id, and says what that is.
 async fn start(script: &str) -> (Process, i32) {
     let program = Program {
+        kind: ChildKind::Agent,
         command: "/bin/sh".to_owned(),
         args: ["-c", &format!("echo $$; {script}")].map(str::to_owned).to_vec(),
         env: BTreeMap::new(),

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::process::Stdio;
 
+use ostler_processes::ChildKind;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -31,7 +32,7 @@ impl Daemon {
         let failed = |why: String| Exit::machine(format!("cannot start the host: {why}"));
         let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
         let log = File::create(folder.log()).map_err(|error| failed(error.to_string()))?;
-        let mut command = Command::new(program);
+        let mut command = Command::from(ChildKind::Host.command(program));
         if let Some(state) = folder.state() {
             command.env("XDG_STATE_HOME", state);
         }

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use ostler_contract::Value;
+use ostler_processes::ChildKind;
 use ostler_protocol::names;
 use tokio::process::Command;
 
@@ -22,7 +23,7 @@ const LAST_LINES: usize = 12;
 /// Exit 1 if npm is missing or fails, with its last output.
 pub async fn npm(dir: &Path, arguments: &[&str]) -> Result<String, Exit> {
     let program = if cfg!(windows) { "npm.cmd" } else { "npm" };
-    let output = Command::new(program)
+    let output = Command::from(ChildKind::Helper.command(program))
         .arg("--prefix")
         .arg(dir)
         .args(arguments)

@@ -5,6 +5,7 @@ use ostler_contract::points::NamedMethod;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_engine::Log;
 use ostler_loader::Hidden;
+use ostler_processes::ChildKind;
 use ostler_protocol::uri;
 
 use crate::answer::Answer;
@@ -388,7 +389,7 @@ async fn in_terminal(at: &Place, provider: &str, report: Value) -> Result<Answer
     if !secret.is_empty() {
         tell(&format!("{provider}: not set here, because a secret is stored for it: {}", secret.join(", ")));
     }
-    let mut program = tokio::process::Command::new(text(&report, "program"));
+    let mut program = tokio::process::Command::from(ChildKind::Agent.command(text(&report, "program")));
     program.args(arguments).envs(variables).envs(of_method).current_dir(&at.working_dir);
     let run = foreground::run(&mut program).await;
     let run = run.map_err(|why| Exit::machine(format!("cannot run {}: {why}", text(&report, "command"))))?;

@@ -3,11 +3,12 @@
 use std::fs::{self, File};
 use std::io::{Read as _, Seek, SeekFrom};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use ostler_contract::{Value, json};
 use ostler_ports::atomic;
+use ostler_processes::ChildKind;
 
 use crate::answer::Answer;
 use crate::cli::DETACHED;
@@ -47,7 +48,7 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
     let out = log
         .writer()
         .map_err(|error| could_not(format!("{} could not be opened: {error}", log.path.display())))?;
-    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    let mut command = ChildKind::Host.command(std::env::current_exe().map_err(failed)?);
     // Signals to the group of this command, for example from an editor, must not reach the daemon.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);

@@ -31,8 +31,11 @@ fn command(directory: &Path) -> Command {
 
 fn environment(command: &mut Command) {
     command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
-    for (name, value) in [("NAME", "Ada"), ("EMAIL", "ada@example.com")] {
-        command.env(format!("GIT_AUTHOR_{name}"), value).env(format!("GIT_COMMITTER_{name}"), value);
+    // The daemon's git does not inherit `GIT_AUTHOR_NAME`.
+    command.env("GIT_CONFIG_COUNT", "2");
+    for (at, (name, value)) in [("name", "Ada"), ("email", "ada@example.com")].into_iter().enumerate() {
+        command.env(format!("GIT_CONFIG_KEY_{at}"), format!("user.{name}"));
+        command.env(format!("GIT_CONFIG_VALUE_{at}"), value);
     }
 }
 

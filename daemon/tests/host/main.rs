@@ -13,6 +13,7 @@ mod bad_input;
 mod chats;
 mod console;
 mod credentials;
+mod environment;
 mod git;
 mod github;
 mod lists;

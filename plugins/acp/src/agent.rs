@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ostler_contract::points::SessionComputer;
 use ostler_contract::{Value, json};
-use ostler_processes::{Owner, Process, Program, Unstarted};
+use ostler_processes::{ChildKind, Owner, Process, Program, Unstarted};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -200,6 +200,7 @@ pub fn program(agent: &AgentOptions, at: &Surroundings) -> Program {
     let Surroundings { cwd, env, lent, proxy, .. } = at;
     let env = env.iter().chain(&agent.env).chain(proxy).chain(lent);
     Program {
+        kind: ChildKind::Agent,
         owner: owner(agent, at),
         command: agent.command.clone(),
         args: agent.args.clone(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ostler_contract::points::{MachineNeed, MachineProcess, SessionComputer};
-use ostler_processes::Program;
+use ostler_processes::{ChildKind, Program};
 
 use crate::agent::{Surroundings, owner};
 use crate::errors::AgentError;
@@ -93,6 +93,7 @@ pub async fn program(
     let failed = |why: ostler_contract::Thrown| AgentError::NotStarted(format!("{}: {why}", computer.uri));
     let outside = computer.how.call((inside,)).await.map_err(failed)?;
     let program = Program {
+        kind: ChildKind::Helper,
         owner: owner(agent, at),
         command: outside.program,
         args: outside.args,

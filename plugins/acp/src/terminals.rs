@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ostler_contract::points::{SessionTerminal, SessionTerminalRequest, SessionTerminals, Start};
 use ostler_contract::{Value, json};
-use ostler_processes::{Owner, Process, Program, ScopeChoice};
+use ostler_processes::{ChildKind, Owner, Process, Program, ScopeChoice};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::watch;
@@ -227,7 +227,8 @@ impl Terminals {
                 {
                     let (owner, supervisor) = (self.0.owner.clone(), self.0.supervisor.clone());
                     // Background processes of a command can outlive it.
-                    Program { command, args, env, cwd, owner, supervisor, supervised: false }
+                    let kind = ChildKind::Terminal;
+                    Program { kind, command, args, env, cwd, owner, supervisor, supervised: false }
                 },
                 self.0.scope,
                 limit,

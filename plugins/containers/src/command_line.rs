@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use ostler_processes::ChildKind;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::process::Command;
@@ -163,7 +164,7 @@ fn end_group(group: Option<u32>) {
 
 impl Machines {
     fn cli(&self, arguments: &[&str]) -> Result<Command, Failure> {
-        let mut command = Command::new(&self.options.devcontainer.program);
+        let mut command = Command::from(ChildKind::Helper.command(&self.options.devcontainer.program));
         command.args(arguments).stdin(Stdio::null()).kill_on_drop(true).process_group(0);
         // Podman's program reads the second.
         let address = self.runtime.address()?;

@@ -8,6 +8,7 @@ use ostler_contract::points::{
     MachinePlan, MachineProcess, MachineRequest, Tool, ToolContext, ToolEffects, ToolSpec,
 };
 use ostler_contract::{Call, PluginHost, RpcError, Thrown, Value, json};
+use ostler_processes::ChildKind;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -191,7 +192,7 @@ async fn run(machines: &Machines, input: Exec, session: &str) -> Result<Value, T
         ..MachineProcess::default()
     };
     let process = machines.how(&machine.id, process).await?;
-    let mut command = Command::new(&process.program);
+    let mut command = Command::from(ChildKind::Helper.command(&process.program));
     command.args(&process.args).envs(&process.env).current_dir("/").kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use ostler_contract::{Budget, Charge, RpcError, Thrown};
+use ostler_processes::ChildKind;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
@@ -30,28 +31,6 @@ const MESSAGE_LIMIT: u64 = 16 << 10;
 
 static OUTPUTS: LazyLock<Budget> = LazyLock::new(|| Budget::new(MEMORY));
 static RUNNING: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(AT_A_TIME));
-
-/// Variables with which a caller of the daemon could point git at another repository or configuration.
-const LOCAL: &[&str] = &[
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_COMMON_DIR",
-    "GIT_CONFIG",
-    "GIT_CONFIG_COUNT",
-    "GIT_CONFIG_PARAMETERS",
-    "GIT_DIR",
-    "GIT_EXTERNAL_DIFF",
-    "GIT_GRAFT_FILE",
-    "GIT_IMPLICIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_INTERNAL_SUPER_PREFIX",
-    "GIT_NAMESPACE",
-    "GIT_NO_REPLACE_OBJECTS",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_PREFIX",
-    "GIT_REPLACE_REF_BASE",
-    "GIT_SHALLOW_FILE",
-    "GIT_WORK_TREE",
-];
 
 /// One call of the program.
 #[must_use]
@@ -246,10 +225,8 @@ impl Git {
             _ => Failure::Other(format!("{name}: {why}")),
         };
         let _slot = RUNNING.acquire().await;
-        let mut command = Command::new("git");
-        for name in LOCAL {
-            command.env_remove(name);
-        }
+        let kind = if self.writes { ChildKind::Hook } else { ChildKind::Git };
+        let mut command = Command::from(kind.command("git"));
         command
             .env("LC_ALL", "C")
             .env("GIT_LITERAL_PATHSPECS", "1")

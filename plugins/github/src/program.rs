@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use ostler_contract::Thrown;
+use ostler_processes::ChildKind;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 
@@ -12,19 +13,6 @@ use tokio::process::Command;
 const LIMIT: Duration = Duration::from_secs(10);
 /// The largest output, in bytes.
 const OUTPUT_LIMIT: u64 = 1 << 20;
-
-/// Variables with which a caller of the daemon could point git at another repository or configuration.
-const LOCAL: &[&str] = &[
-    "GIT_COMMON_DIR",
-    "GIT_CONFIG",
-    "GIT_CONFIG_COUNT",
-    "GIT_CONFIG_PARAMETERS",
-    "GIT_DIR",
-    "GIT_INDEX_FILE",
-    "GIT_NAMESPACE",
-    "GIT_PREFIX",
-    "GIT_WORK_TREE",
-];
 
 /// How a program ended.
 pub(crate) struct Ended {
@@ -42,10 +30,7 @@ pub(crate) enum NotRun {
 
 /// Reads something of a repository; `None` where git answers "no" with exit code 1.
 pub(crate) async fn git(directory: &Path, arguments: &[&str]) -> Result<Option<String>, Thrown> {
-    let mut command = Command::new("git");
-    for name in LOCAL {
-        command.env_remove(name);
-    }
+    let mut command = Command::from(ChildKind::Git.command("git"));
     command
         .env("LC_ALL", "C")
         .env("GIT_OPTIONAL_LOCKS", "0")
@@ -73,7 +58,7 @@ pub(crate) async fn git(directory: &Path, arguments: &[&str]) -> Result<Option<S
 
 /// Runs `gh`, which asks nothing.
 pub(crate) async fn gh(arguments: &[&str]) -> Result<Ended, NotRun> {
-    let mut command = Command::new("gh");
+    let mut command = Command::from(ChildKind::Helper.command("gh"));
     command
         .env("GH_PROMPT_DISABLED", "1")
         .env("GH_NO_UPDATE_NOTIFIER", "1")

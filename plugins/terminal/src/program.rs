@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ostler_contract::points::TerminalRequest;
-use ostler_processes::{Owner, Program};
+use ostler_processes::{ChildKind, Owner, Program};
 
 use crate::Runtime;
 
@@ -29,7 +29,8 @@ pub fn program(runtime: &Runtime, request: &TerminalRequest) -> (Program, String
     let cwd = request.cwd.as_deref().map_or_else(own_directory, PathBuf::from);
     let owner = Owner { provider: String::new(), session: request.terminal.clone() };
     let supervisor = runtime.marking.clone();
-    (Program { command, args, env, cwd, owner, supervisor, supervised: false }, title)
+    let kind = ChildKind::Terminal;
+    (Program { kind, command, args, env, cwd, owner, supervisor, supervised: false }, title)
 }
 
 /// The last part of a program's path.

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child as BlockingChild, Command as BlockingCommand, ExitStatus, Stdio};
+use std::process::{self, Child as BlockingChild, ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use ostler_processes::ChildKind;
 use rquickjs::{Array, Ctx, Function, IntoJs, Object, Promise, Result, Value};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin, Command};
@@ -31,7 +32,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
 /// The process to start.
 struct Start {
     file: String,
-    command: BlockingCommand,
+    command: process::Command,
     detached: bool,
 }
 
@@ -40,7 +41,7 @@ impl Start {
         let file: String = options.get("file")?;
         let arguments: Vec<String> = options.get("args")?;
         let detached: bool = options.get("detached")?;
-        let mut command = BlockingCommand::new(&file);
+        let mut command = ChildKind::Plugin.command(&file);
         command.args(&arguments);
         if let Some(name) = options.get::<_, Option<String>>("argv0")? {
             command.arg0(name);
@@ -236,7 +237,7 @@ struct Finished {
 }
 
 fn run_to_end(
-    command: &mut BlockingCommand,
+    command: &mut process::Command,
     input: &[u8],
     limit: Option<Duration>,
     most: usize,

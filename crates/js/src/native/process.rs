@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
 
+use ostler_processes::ChildKind;
 use rquickjs::{Ctx, Function, Object, Persistent, Result, Value};
 
 use super::{SystemError, natives, system_error};
@@ -13,7 +14,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let started = Instant::now();
     let epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let natives: Result<Object<'js>> = natives! { ctx;
-        "env": || std::env::vars_os()
+        "env": || ChildKind::Plugin.environment()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
             .collect::<BTreeMap<_, _>>(),
         "cwd": |ctx: Ctx<'js>| std::env::current_dir()
