@@ -12,7 +12,7 @@ pub enum ChildKind {
     Agent,
     /// A terminal of a user or an agent.
     Terminal,
-    /// Git without hooks.
+    /// Git for reads: without hooks, locks and transports.
     Git,
     /// Git with the hooks, filters and signing programs of a repository.
     Hook,
@@ -175,6 +175,21 @@ fn inherits(child: ChildKind) -> Inherits {
     }
 }
 
+/// What a kind of child is given in place of what it would inherit.
+fn given(child: ChildKind) -> &'static [(&'static str, &'static str)] {
+    match child {
+        // A read takes no locks and fetches nothing: a repository's configuration can name a program as its remote. Older
+        // versions of git know only the list of allowed protocols, which is empty.
+        ChildKind::Git => &[
+            ("GIT_OPTIONAL_LOCKS", "0"),
+            ("GIT_NO_LAZY_FETCH", "1"),
+            ("GIT_ALLOW_PROTOCOL", ""),
+            ("GIT_TERMINAL_PROMPT", "0"),
+        ],
+        _ => &[],
+    }
+}
+
 fn is_listed(name: &OsStr, list: &[&str]) -> bool {
     let name = name.as_bytes();
     list.iter().any(|listed| match listed.strip_suffix('*') {
@@ -203,7 +218,7 @@ impl ChildKind {
     pub fn command(self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         if !matches!(inherits(self), Inherits::Everything) {
-            command.env_clear().envs(self.environment());
+            command.env_clear().envs(self.environment()).envs(given(self).iter().copied());
         }
         command
     }

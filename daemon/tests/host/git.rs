@@ -10,26 +10,26 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 /// A repository in a folder, and a daemon that serves the folder.
-struct Yard {
-    folder: Folder,
-    repo: PathBuf,
+pub(super) struct Yard {
+    pub(super) folder: Folder,
+    pub(super) repo: PathBuf,
 }
 
 /// Runs git as a user with a name and no configuration of this machine.
-fn git(directory: &Path, arguments: &[&str]) -> String {
+pub(super) fn git(directory: &Path, arguments: &[&str]) -> String {
     let out = command(directory).args(arguments).output().unwrap();
     assert!(out.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stdout).trim_end().to_owned()
 }
 
-fn command(directory: &Path) -> Command {
+pub(super) fn command(directory: &Path) -> Command {
     let mut command = Command::new("git");
     environment(&mut command);
     command.arg("-C").arg(directory);
     command
 }
 
-fn environment(command: &mut Command) {
+pub(super) fn environment(command: &mut Command) {
     command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
     // The daemon's git does not inherit `GIT_AUTHOR_NAME`.
     command.env("GIT_CONFIG_COUNT", "2");
@@ -41,11 +41,11 @@ fn environment(command: &mut Command) {
 
 impl Yard {
     /// A repository with these files in its first commit.
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub(super) fn new(files: &[(&str, &str)]) -> Self {
         Self::with(files, json!([{ "name": "@ostler/echo" }, { "name": "@ostler/git" }]))
     }
 
-    fn with(files: &[(&str, &str)], plugins: Value) -> Self {
+    pub(super) fn with(files: &[(&str, &str)], plugins: Value) -> Self {
         let folder = Folder::new(json!({}));
         let repo = folder.path().canonicalize().unwrap().join("yard/repo");
         fs::create_dir_all(&repo).unwrap();
@@ -64,58 +64,63 @@ impl Yard {
         yard
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(super) fn write(&self, name: &str, text: &str) {
         let path = self.repo.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    fn start(&self) -> Daemon {
+    pub(super) fn start(&self) -> Daemon {
         let mut command = self.folder.command(&[]);
         environment(&mut command);
         self.folder.started(command)
     }
 
-    fn uri(&self, name: &str) -> String {
+    pub(super) fn uri(&self, name: &str) -> String {
         format!("file://{}/{name}", self.repo.display())
     }
 
-    fn git(&self, arguments: &[&str]) -> String {
+    pub(super) fn git(&self, arguments: &[&str]) -> String {
         git(&self.repo, arguments)
     }
 }
 
-async fn create(client: &mut Client, id: &str, directory: &Path, config: Value) -> Result<Value, Value> {
+pub(super) async fn create(
+    client: &mut Client,
+    id: &str,
+    directory: &Path,
+    config: Value,
+) -> Result<Value, Value> {
     let params = json!({ "channel": format!("echo:/{id}"), "provider": "echo",
         "workingDirectories": [format!("file://{}", directory.display())], "config": config });
     client.request("createSession", params).await
 }
 
 /// A session on a repository, by its id `one`.
-async fn session(yard: &Yard) -> (Daemon, Client) {
+pub(super) async fn session(yard: &Yard) -> (Daemon, Client) {
     let daemon = yard.start();
     let mut client = daemon.initialized("c").await;
     create(&mut client, "one", &yard.repo, json!({})).await.unwrap();
     (daemon, client)
 }
 
-const ONE: &str = "echo:/one";
-const UNCOMMITTED: &str = "echo:/one/changeset/uncommitted";
+pub(super) const ONE: &str = "echo:/one";
+pub(super) const UNCOMMITTED: &str = "echo:/one/changeset/uncommitted";
 
 /// The content of a changeset now, from a subscription of its own.
-async fn changeset(daemon: &Daemon, channel: &str) -> Value {
+pub(super) async fn changeset(daemon: &Daemon, channel: &str) -> Value {
     let mut client = daemon.initialized("reader").await;
     client.subscribe(channel).await
 }
 
 /// Why a changeset could not be read.
-fn reason(state: &Value) -> &str {
+pub(super) fn reason(state: &Value) -> &str {
     assert_eq!(state["status"], "error", "{state}");
     state["error"]["message"].as_str().unwrap()
 }
 
 /// Each file: its path from the top of the repository, with lines added and removed.
-fn rows(yard: &Yard, state: &Value) -> Vec<(String, Option<i64>, Option<i64>)> {
+pub(super) fn rows(yard: &Yard, state: &Value) -> Vec<(String, Option<i64>, Option<i64>)> {
     let top = format!("file://{}/", yard.repo.display());
     let row = |file: &Value| {
         let id = file["id"].as_str().unwrap();
@@ -125,17 +130,17 @@ fn rows(yard: &Yard, state: &Value) -> Vec<(String, Option<i64>, Option<i64>)> {
     state["files"].as_array().unwrap().iter().map(row).collect()
 }
 
-fn names(yard: &Yard, state: &Value) -> Vec<String> {
+pub(super) fn names(yard: &Yard, state: &Value) -> Vec<String> {
     rows(yard, state).into_iter().map(|(name, ..)| name).collect()
 }
 
-fn file<'a>(state: &'a Value, name: &str) -> &'a Value {
+pub(super) fn file<'a>(state: &'a Value, name: &str) -> &'a Value {
     let ends = |file: &&Value| file["id"].as_str().unwrap().ends_with(&format!("/{name}"));
     state["files"].as_array().unwrap().iter().find(ends).unwrap_or_else(|| panic!("no {name} in {state}"))
 }
 
 /// The text of one side of a file.
-async fn text(client: &mut Client, file: &Value, side: &str) -> String {
+pub(super) async fn text(client: &mut Client, file: &Value, side: &str) -> String {
     let uri = &file["edit"][side]["content"]["uri"];
     let read = client.request("resourceRead", json!({ "channel": "ahp-root://", "uri": uri })).await;
     let read = read.unwrap_or_else(|error| panic!("{uri}: {error}"));
@@ -149,7 +154,7 @@ async fn text(client: &mut Client, file: &Value, side: &str) -> String {
     }
 }
 
-async fn operate(
+pub(super) async fn operate(
     client: &mut Client,
     channel: &str,
     operation: &str,
@@ -176,7 +181,7 @@ async fn with_meta(
 }
 
 /// Runs a turn to its end.
-async fn turn(yard: &Yard, client: &mut Client, id: &str, text: &str) {
+pub(super) async fn turn(yard: &Yard, client: &mut Client, id: &str, text: &str) {
     let chat = ostler_protocol::uri::default_chat(ONE);
     client.subscribe(&chat).await;
     let action = json!({ "type": "chat/turnStarted", "turnId": id, "message": { "text": text } });
@@ -1287,7 +1292,7 @@ async fn conflicts_and_damaged_or_refused_repositories_are_told() {
 }
 
 /// The changes of the session `one`.
-const SESSION: &str = "echo:/one/changeset/session";
+pub(super) const SESSION: &str = "echo:/one/changeset/session";
 
 #[tokio::test]
 async fn nothing_is_touched_where_a_file_cannot_be_restored() {
@@ -1469,11 +1474,20 @@ async fn a_pull_request_without_commits_leaves_the_branch() {
 #[tokio::test]
 async fn a_turn_without_a_snapshot_is_told_and_leaves_no_objects() {
     let yard = Yard::new(&[("a.txt", "a\n"), (".gitattributes", "*.slow filter=slow\n")]);
-    // Git waits for its filter longer than the host does.
-    yard.git(&["config", "filter.slow.clean", "sleep 20; cat"]);
+    // Git waits for the user's filter longer than the host does.
+    let config = yard.folder.path().join("gitconfig");
+    fs::write(&config, "[filter \"slow\"]\n\tclean = sleep 20 && cat\n").unwrap();
+    let start = || {
+        let mut command = yard.folder.command(&[]);
+        environment(&mut command);
+        command.env("GIT_CONFIG_GLOBAL", &config);
+        yard.folder.started(command)
+    };
     yard.write("b.txt", &"some text\n".repeat(1000));
     yard.write("c.slow", "c\n");
-    let (daemon, mut client) = session(&yard).await;
+    let daemon = start();
+    let mut client = daemon.initialized("c").await;
+    create(&mut client, "one", &yard.repo, json!({})).await.unwrap();
     let chat = ostler_protocol::uri::default_chat(ONE);
     client.subscribe(&chat).await;
     let action = json!({ "type": "chat/turnStarted", "turnId": "t1", "message": { "text": "Hello" } });
@@ -1488,7 +1502,7 @@ async fn a_turn_without_a_snapshot_is_told_and_leaves_no_objects() {
     // Also after a restart.
     drop(client);
     drop(daemon);
-    let daemon = yard.start();
+    let daemon = start();
     assert!(reason(&changeset(&daemon, SESSION).await).contains("are not recorded"));
 }
 

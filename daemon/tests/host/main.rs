@@ -15,6 +15,7 @@ mod console;
 mod credentials;
 mod environment;
 mod git;
+mod git_programs;
 mod github;
 mod lists;
 mod machines;

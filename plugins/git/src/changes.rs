@@ -30,6 +30,9 @@ use crate::tree::{Tree, Trees};
 const COUNTED: usize = 1_000;
 /// Marks the last listed file if there are more, and a number that is too low.
 pub(crate) const TRUNCATED: &str = "ostler.truncated";
+/// Marks a file that is not compared, with the filter that would be needed: the repository's own configuration names its
+/// program.
+const NOT_COMPARED: &str = "ostler.notCompared";
 /// How often at most changes are reported.
 const REPORTED: Duration = Duration::from_millis(50);
 /// The most counts that are remembered.
@@ -305,8 +308,15 @@ impl Source {
         });
         let mut looked = looked.await.unwrap_or_default();
         looked.resize_with(changes.len(), || None);
+        let uncompared = tree.uncompared();
         for (change, found) in changes.iter_mut().zip(looked) {
             stamps.push(found.as_ref().map(stamp));
+            if let Some((path, After::File(_))) = &change.after
+                && let Some(filter) = uncompared.get(path)
+            {
+                let meta = change.meta.get_or_insert_default();
+                meta.insert(NOT_COMPARED.to_owned(), Value::String(filter.clone()));
+            }
             // Git does not tell what an untracked path is.
             if let (Some((_, after)), Some(found)) = (&mut change.after, found) {
                 if found.is_symlink() {
@@ -372,6 +382,9 @@ impl Source {
         let rules = [tree.root.join(".gitattributes"), common.join("info/attributes"), common.join("config")]
             .map(|file| std::fs::metadata(file).ok().as_ref().map(stamp));
         for (at, (change, stamp)) in changes.iter().zip(stamps).enumerate().take(COUNTED) {
+            if change.meta.as_ref().is_some_and(|meta| meta.contains_key(NOT_COMPARED)) {
+                continue;
+            }
             let text = |mode: u32| mode & 0o170_000 == 0o100_000;
             let before = change.before.as_ref().map(|(_, object)| object);
             let (path, key) = match &change.after {
@@ -516,7 +529,10 @@ fn uncommitted(row: &Row) -> Option<Change> {
             if row.staged != '?' {
                 letter("staged", row.staged);
             }
-            letter("unstaged", row.unstaged);
+            // Whether it changed is not known.
+            if row.filter.is_none() || row.unstaged != 'M' {
+                letter("unstaged", row.unstaged);
+            }
         }
     }
     Some(Change { before, after, meta: Some(meta) })

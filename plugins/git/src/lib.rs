@@ -1,7 +1,7 @@
 //! `@ostler/git`: the changes of git repositories as changesets, facts of directories, and working trees of sessions.
 //!
 //! Git is read and written through the `git` program ([`program`]): writes run the hooks, the signing and the credential
-//! helpers of the user; reads take no locks and run nothing that a repository configures.
+//! helpers of the user; reads take no locks and run nothing that a repository configures ([`guard`]).
 
 #![forbid(unsafe_code)]
 
@@ -9,6 +9,7 @@ mod changes;
 mod commits;
 mod content;
 mod facts;
+mod guard;
 mod line_endings;
 mod lines;
 mod operations;

@@ -1,21 +1,34 @@
 //! Runs the `git` program: without prompts, hooks or helpers of a repository on reads, with bounded time and output.
 
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ostler_contract::{Budget, Charge, RpcError, Thrown};
 use ostler_processes::ChildKind;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 
-/// The maximum number of concurrent git processes.
+/// The maximum number of concurrent git processes, but for those that run longer than [`SLOT`].
 const AT_A_TIME: usize = 8;
+/// The maximum number of concurrent git processes in one directory.
+const IN_A_DIRECTORY: usize = 4;
+/// How long a process counts among those that run at a time.
+const SLOT: Duration = Duration::from_secs(1);
+/// How many directories are remembered before those without a process are forgotten.
+const DIRECTORIES: usize = 256;
+/// Arguments of calls that run no hooks and no monitor of the file system, and whose results depend on no file that the
+/// user may not have.
+const SETTINGS: [&str; 6] =
+    ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "diff.orderFile=/dev/null"];
 /// The limit of a read.
 const READ_LIMIT: Duration = Duration::from_secs(25);
 /// The limit of a write, including hooks, signing and a push.
@@ -31,6 +44,17 @@ const MESSAGE_LIMIT: u64 = 16 << 10;
 
 static OUTPUTS: LazyLock<Budget> = LazyLock::new(|| Budget::new(MEMORY));
 static RUNNING: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(AT_A_TIME));
+static IN_DIRECTORIES: Mutex<BTreeMap<PathBuf, Arc<Semaphore>>> = Mutex::new(BTreeMap::new());
+
+/// Returns the turns of the calls in one directory.
+fn turns(directory: &Path) -> Arc<Semaphore> {
+    let mut all = IN_DIRECTORIES.lock();
+    if all.len() >= DIRECTORIES {
+        all.retain(|_, turns| Arc::strong_count(turns) > 1);
+    }
+    let new = || Arc::new(Semaphore::new(IN_A_DIRECTORY));
+    all.entry(directory.to_owned()).or_insert_with(new).clone()
+}
 
 /// One call of the program.
 #[must_use]
@@ -39,6 +63,7 @@ pub(crate) struct Git {
     arguments: Vec<OsString>,
     environment: Vec<(&'static str, OsString)>,
     input: Vec<u8>,
+    kind: ChildKind,
     writes: bool,
 }
 
@@ -109,29 +134,31 @@ impl From<Failure> for Thrown {
 }
 
 impl Git {
-    /// A read. It takes no locks and runs nothing that the repository configures.
-    pub(crate) fn read(directory: &Path) -> Self {
-        let mut git = Self {
+    fn new(directory: &Path, kind: ChildKind, writes: bool) -> Self {
+        Self {
             directory: directory.to_owned(),
-            arguments: Vec::new(),
+            arguments: vec!["--no-pager".into()],
             environment: Vec::new(),
             input: Vec::new(),
-            writes: false,
-        };
-        git.environment.push(("GIT_OPTIONAL_LOCKS", "0".into()));
-        git.args(["--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
+            kind,
+            writes,
+        }
+    }
+
+    /// A read. It takes no locks, fetches nothing and runs nothing that the repository configures, as long as it does not
+    /// look into files; [`Guard::git`](crate::guard::Guard::git) is for those that do.
+    pub(crate) fn read(directory: &Path) -> Self {
+        Self::new(directory, ChildKind::Git, false).args(SETTINGS)
+    }
+
+    /// A write that the host makes of its own accord: as a read, it runs nothing that the repository configures.
+    pub(crate) fn housekeeping(directory: &Path) -> Self {
+        Self::new(directory, ChildKind::Git, true).args(SETTINGS)
     }
 
     /// A write, with the hooks, the signing and the credentials of the user who runs the daemon.
     pub(crate) fn write(directory: &Path) -> Self {
-        let git = Self {
-            directory: directory.to_owned(),
-            arguments: Vec::new(),
-            environment: Vec::new(),
-            input: Vec::new(),
-            writes: true,
-        };
-        git.args(["--no-pager"])
+        Self::new(directory, ChildKind::Hook, true)
     }
 
     pub(crate) fn arg(mut self, argument: impl Into<OsString>) -> Self {
@@ -224,9 +251,10 @@ impl Git {
             }
             _ => Failure::Other(format!("{name}: {why}")),
         };
-        let _slot = RUNNING.acquire().await;
-        let kind = if self.writes { ChildKind::Hook } else { ChildKind::Git };
-        let mut command = Command::from(kind.command("git"));
+        let turns = turns(&self.directory);
+        let _turn = turns.acquire().await;
+        let slot = RUNNING.acquire().await;
+        let mut command = Command::from(self.kind.command("git"));
         command
             .env("LC_ALL", "C")
             .env("GIT_LITERAL_PATHSPECS", "1")
@@ -275,7 +303,18 @@ impl Git {
             let ((), out, said) = futures::join!(feed, read, listen);
             Ok::<_, std::io::Error>((out?, said?))
         };
-        let (out, said) = listening.await.map_err(failed)?;
+        // A call that takes long does not hold up those in other directories.
+        let release = async move {
+            tokio::time::sleep(SLOT).await;
+            drop(slot);
+            std::future::pending::<Infallible>().await
+        };
+        let listened = tokio::select! {
+            biased;
+            listened = listening => listened,
+            never = release => match never {},
+        };
+        let (out, said) = listened.map_err(failed)?;
         if out.len() as u64 > OUTPUT_LIMIT {
             return Err(Failure::Other(format!("{name} returned more than {} MiB", OUTPUT_LIMIT >> 20)));
         }

@@ -94,6 +94,8 @@ pub(crate) fn select(root: &Path, rows: Vec<Row>, commit: Option<&str>, known: &
     };
     for row in rows {
         let untracked = row.is_untracked();
+        // Without its filter, git would store other content than it restores.
+        let uncompared = row.filter.is_some();
         for path in [Some(row.path), row.origin].into_iter().flatten() {
             path.hash(&mut hash);
             (row.staged, row.unstaged).hash(&mut hash);
@@ -114,6 +116,7 @@ pub(crate) fn select(root: &Path, rows: Vec<Row>, commit: Option<&str>, known: &
             selected.stamps.insert(path.clone(), now);
             let before = known.files.get(&path).filter(|(before, _)| *before == now).map(|(_, id)| id);
             match before {
+                _ if uncompared => leave_out(&mut selected, path, mode, now),
                 Some(Some((id, true))) => selected.stored.push(Stored { path, mode, id: id.clone() }),
                 Some(None) => leave_out(&mut selected, path, mode, now),
                 _ if found.len() > LARGEST => leave_out(&mut selected, path, mode, now),

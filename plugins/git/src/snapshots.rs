@@ -10,7 +10,9 @@ use ostler_contract::Thrown;
 use parking_lot::Mutex;
 
 use crate::changes::{After, Change};
+use crate::guard::Guard;
 use crate::program::{Failure, Git};
+use crate::repository::Repository;
 use crate::selected::{Known, LeftOut, Selected, Stored, select};
 use crate::session_trees::SessionTree;
 use crate::status::{Object, SUBMODULE};
@@ -90,7 +92,7 @@ impl Snapshots {
                 refs.push_str(&format!("delete {}\n", missed(session)));
             }
         }
-        if let Err(why) = update(&tree.root, refs).await {
+        if let Err(why) = update(tree, refs).await {
             missing.why = Thrown::from(why.clone()).message;
             return Err(why);
         }
@@ -129,7 +131,7 @@ impl Snapshots {
             return Ok(());
         }
         let now = self.now(tree).await?;
-        update(&tree.root, format!("update {} {now}\n", of_turn(session, turn, "after"))).await
+        update(tree, format!("update {} {now}\n", of_turn(session, turn, "after"))).await
     }
 
     /// Records that a session has snapshots in a tree, so that they are removed with it.
@@ -148,7 +150,7 @@ impl Snapshots {
         let mut failed = None;
         for tree in trees {
             // The working tree may be removed already.
-            failed = remove(&tree.repository.common_dir, session).await.err().or(failed);
+            failed = remove(&tree.repository, session).await.err().or(failed);
         }
         failed.map_or(Ok(()), Err)
     }
@@ -263,7 +265,7 @@ impl Drop for Missing {
             runtime.spawn(async move {
                 let empty = Git::read(&tree.root).args(["mktree"]).text().await;
                 if let Ok(empty) = empty {
-                    let _ = update(&tree.root, format!("update {name} {empty}\n")).await;
+                    let _ = update(&tree, format!("update {name} {empty}\n")).await;
                 }
             });
         }
@@ -271,13 +273,15 @@ impl Drop for Missing {
 }
 
 /// Removes the snapshots of a session from a repository.
-async fn remove(common: &Path, session: &str) -> Result<(), Failure> {
+async fn remove(repository: &Repository, session: &str) -> Result<(), Failure> {
+    let common = repository.common_dir.clone();
     let listed = ["for-each-ref", "--format=delete %(refname)", &of_session(session)];
-    let refs = Git::read(common).args(listed).text().await?;
-    match refs.is_empty() {
-        true => Ok(()),
-        false => update(common, refs + "\n").await,
+    let refs = Git::read(&common).args(listed).text().await?;
+    if refs.is_empty() {
+        return Ok(());
     }
+    let bare = Repository { tree: None, git_dir: common.clone(), common_dir: common };
+    change_refs(&Guard::of(&bare).await?, refs + "\n").await
 }
 
 async fn get(tree: &Tree, name: &str) -> Result<Option<String>, Failure> {
@@ -285,8 +289,12 @@ async fn get(tree: &Tree, name: &str) -> Result<Option<String>, Failure> {
 }
 
 /// Changes refs, all or none of them. No hook takes part.
-async fn update(directory: &Path, refs: String) -> Result<(), Failure> {
-    let update = Git::read(directory).args(["update-ref", "--no-deref", "--stdin"]);
+async fn update(tree: &Tree, refs: String) -> Result<(), Failure> {
+    change_refs(&*tree.guard().await?, refs).await
+}
+
+async fn change_refs(guard: &Guard, refs: String) -> Result<(), Failure> {
+    let update = guard.git().args(["update-ref", "--no-deref", "--stdin"]);
     update.input(refs.into_bytes()).run().await.map(drop)
 }
 
@@ -302,8 +310,9 @@ async fn write(tree: &Tree, selected: &Selected) -> Result<(String, Vec<(PathBuf
         _ => {}
     }
     let objects = NewObjects::beside(&tree.repository.common_dir).map_err(failed)?;
+    let guard = tree.guard().await?;
     let on = || {
-        let git = Git::read(&tree.root).env("GIT_INDEX_FILE", &index);
+        let git = guard.git().env("GIT_INDEX_FILE", &index);
         git.env("GIT_OBJECT_DIRECTORY", objects.folder.path())
     };
     let mut entries = Vec::new();
@@ -325,6 +334,9 @@ async fn write(tree: &Tree, selected: &Selected) -> Result<(String, Vec<(PathBuf
     }
     let mut new = Vec::new();
     if !selected.hashed.is_empty() {
+        guard
+            .store_of_filters()
+            .map_err(|why| Failure::Other(format!("cannot create the folder of Git LFS: {why}")))?;
         let add = on().args(["update-index", "--add", "--remove", "-z", "--stdin"]);
         add.paths(selected.hashed.iter().map(PathBuf::as_path)).run().await?;
         let listed = on().args(["ls-files", "--stage", "-z"]);

@@ -24,6 +24,8 @@ pub(crate) struct Row {
     pub conflict: bool,
     /// Whether it is a submodule.
     pub submodule: bool,
+    /// The filter without which git did not compare it: the repository's own configuration names its program.
+    pub filter: Option<String>,
 }
 
 /// An object of the repository.
@@ -126,6 +128,7 @@ impl Status {
                     mode: 0o100_644,
                     conflict: false,
                     submodule: false,
+                    filter: None,
                 }),
                 b'1' => status.rows.extend(ordinary(entry)),
                 b'2' => {
@@ -185,6 +188,7 @@ fn ordinary(entry: &[u8]) -> Option<Row> {
         mode: if staged == 'D' && unstaged == '.' { 0 } else { current },
         conflict: false,
         submodule: sub.starts_with('S'),
+        filter: None,
     })
 }
 
@@ -202,6 +206,7 @@ fn renamed(entry: &[u8], origin: Option<PathBuf>) -> Option<Row> {
         mode: current,
         conflict: false,
         submodule: sub.starts_with('S'),
+        filter: None,
     })
 }
 
@@ -218,6 +223,7 @@ fn unmerged(entry: &[u8]) -> Option<Row> {
         mode: mode(in_tree),
         conflict: true,
         submodule: sub.starts_with('S'),
+        filter: None,
     })
 }
 

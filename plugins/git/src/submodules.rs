@@ -1,11 +1,15 @@
 //! The submodules of a working tree. In a tree that is not the main one, each has its own repository in git's folder of the
 //! tree, which is deleted with the tree.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::guard::Guard;
 use crate::program::{Failure, Git};
+use crate::repository::Repository;
+use crate::status::Status;
 
 /// How deep folders of repositories are searched.
 const DEPTH: usize = 32;
@@ -44,11 +48,37 @@ fn repositories(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 
 /// The submodules that contain their repositories.
 async fn embedded(tree: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let git = links(tree).await?.into_iter().map(|path| path.join(".git"));
+    Ok(git.filter(|git| git.is_dir()).collect())
+}
+
+/// The folders of the submodules of a tree.
+async fn links(tree: &Path) -> Result<Vec<PathBuf>, Failure> {
     let listed = Git::read(tree).args(["ls-files", "--stage", "-z"]).run().await?;
     let links = listed.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
     let paths = links.filter_map(|entry| entry.splitn(2, |byte| *byte == b'\t').nth(1));
-    let git = paths.map(|path| tree.join(OsStr::from_bytes(path)).join(".git"));
-    Ok(git.filter(|git| git.is_dir()).collect())
+    Ok(paths.map(|path| tree.join(OsStr::from_bytes(path))).collect())
+}
+
+/// Whether a tree or one of its submodules has changes. Git itself would look into a submodule with the submodule's own
+/// configuration.
+pub(crate) async fn has_changes(tree: &Path) -> Result<bool, Failure> {
+    let (mut open, mut seen) = (vec![tree.to_owned()], HashSet::new());
+    while let Some(tree) = open.pop() {
+        let repository = Repository::of(&tree).await?.ok_or(Failure::NoRepository)?;
+        let Some(root) = repository.tree.clone() else { continue };
+        if !seen.insert(root.clone()) {
+            continue;
+        }
+        let guard = Guard::of(&repository).await?;
+        let mut status = Status::parse(&guard.status("--untracked-files=normal", &[]).await?);
+        guard.mark(&mut status).await?;
+        if !status.rows.is_empty() {
+            return Ok(true);
+        }
+        open.extend(links(&root).await?.into_iter().filter(|path| path.join(".git").exists()));
+    }
+    Ok(false)
 }
 
 /// What would be lost with one repository.
@@ -59,11 +89,8 @@ async fn work_of(repository: &Path) -> Result<Option<String>, Failure> {
         None => repository.with_file_name(""),
     };
     let name = || std::fs::canonicalize(&files).unwrap_or_else(|_| files.clone()).display().to_string();
-    if files.join(".git").exists() {
-        let status = ["status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=none"];
-        if !Git::read(&files).args(status).run().await?.is_empty() {
-            return Ok(Some(format!("the submodule {} has uncommitted changes", name())));
-        }
+    if files.join(".git").exists() && has_changes(&files).await? {
+        return Ok(Some(format!("the submodule {} has uncommitted changes", name())));
     }
     if at().args(["rev-parse", "--verify", "--quiet", "refs/stash"]).maybe().await?.is_some() {
         return Ok(Some(format!("the submodule {} has a stash", name())));

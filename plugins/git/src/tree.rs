@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
+use crate::guard::Guard;
 use crate::program::{Failure, Git};
 use crate::repository::Repository;
 use crate::status::{Branch, Row, Status};
@@ -53,6 +54,8 @@ impl Trees {
             writing: tokio::sync::Mutex::default(),
             scan: tokio::sync::Mutex::default(),
             unwatched: tokio::sync::Mutex::default(),
+            guard: tokio::sync::Mutex::default(),
+            uncompared: Mutex::default(),
         });
         trees.insert(root, tree.clone());
         Ok(Some(tree))
@@ -85,6 +88,10 @@ pub(crate) struct Tree {
     scan: tokio::sync::Mutex<Scan>,
     /// Whether the system does not allow it to be watched. Held while a watch begins.
     unwatched: tokio::sync::Mutex<bool>,
+    /// The folder of reads that look into files.
+    guard: tokio::sync::Mutex<Option<Arc<Guard>>>,
+    /// The filters of the files that the last status did not compare, by path.
+    uncompared: Mutex<Arc<HashMap<PathBuf, String>>>,
 }
 
 /// What was read last.
@@ -169,7 +176,25 @@ impl Tree {
             let untracked = status.rows.iter().filter(|row| row.is_untracked());
             watch.follow(untracked.map(|row| row.path.as_path())).await;
         }
+        let uncompared = status.rows.iter().filter_map(|row| Some((row.path.clone(), row.filter.clone()?)));
+        *self.uncompared.lock() = Arc::new(uncompared.collect());
         Ok(status)
+    }
+
+    /// Returns the folder of reads that look into files.
+    pub(crate) async fn guard(&self) -> Result<Arc<Guard>, Failure> {
+        let mut guard = self.guard.lock().await;
+        if let Some(guard) = guard.as_ref().filter(|guard| guard.is_current()) {
+            return Ok(guard.clone());
+        }
+        let new = Arc::new(Guard::of(&self.repository).await?);
+        *guard = Some(new.clone());
+        Ok(new)
+    }
+
+    /// Returns the files that the last status did not compare, with the filters that it left out.
+    pub(crate) fn uncompared(&self) -> Arc<HashMap<PathBuf, String>> {
+        self.uncompared.lock().clone()
     }
 
     /// Watches the tree from now on. What moved until then is read once more. `None` where the system does not allow it.
@@ -269,13 +294,8 @@ impl Tree {
 
     /// The branch without the changes: nothing of the working tree is read for it.
     async fn branch(&self) -> Result<Branch, Failure> {
-        let asked = Git::read(&self.root).args([
-            "status",
-            "--porcelain=v2",
-            "--branch",
-            "-z",
-            "--untracked-files=no",
-        ]);
+        let guard = self.guard().await?;
+        let asked = guard.git().args(["status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no"]);
         // Restricted to git's own folder, which is in no tree.
         let out = asked.args(["--ignore-submodules=all", "--", ".git"]).run().await?;
         Ok(self.parsed(&out).await?.branch)
@@ -290,12 +310,9 @@ impl Tree {
     }
 
     async fn read(&self, paths: &[PathBuf]) -> Result<Status, Failure> {
-        // A submodule is another repository with a configuration of its own: only its commit is compared.
-        let git = Git::read(&self.root)
-            .args(["status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--find-renames"])
-            .args(["--ignore-submodules=dirty", "--"])
-            .args(paths);
-        let mut status = self.parsed(&git.run().await?).await?;
+        let guard = self.guard().await?;
+        let mut status = self.parsed(&guard.status("--untracked-files=all", paths).await?).await?;
+        guard.mark(&mut status).await?;
         status.is_cut = status.rows.len() > ROWS;
         status.rows.truncate(ROWS);
         Ok(status)

@@ -9,6 +9,7 @@ use ostler_contract::points::{Repository as Named, Worktree, WorktreeRequest, Wo
 use ostler_contract::{Call, PluginHost, RpcError, Thrown};
 
 use crate::facts::BASE;
+use crate::guard::Guard;
 use crate::program::{Failure, Git};
 use crate::repository::Repository;
 use crate::submodules;
@@ -180,10 +181,9 @@ impl Making {
         if let Some(repository) = Repository::of(path).await?
             && is_half_made(&repository.git_dir)
         {
-            return Ok(has_other_files(path, &repository.git_dir).await?);
+            return Ok(has_other_files(&repository).await?);
         }
-        let asked = Git::read(path).args(["status", "--porcelain", "-z", "--untracked-files=normal"]);
-        let changed = !asked.arg("--ignore-submodules=none").run().await?.is_empty();
+        let changed = submodules::has_changes(path).await?;
         // Commits on no branch are lost too.
         let detached = Git::read(path).args(["symbolic-ref", "-q", "HEAD"]).maybe().await?.is_none();
         Ok(changed || detached && !reachable(path).await?)
@@ -205,24 +205,18 @@ impl Making {
         for link in &links {
             let _ = tokio::fs::remove_file(path.join(link)).await;
         }
-        let remove = || Git::write(&main).args(["worktree", "remove"]);
-        // Without --force, git itself refuses to remove a tree that changed in between.
-        let removed = match is_half_made(&repository.git_dir) {
-            true => remove().args(["--force", "--force"]).arg(path).run().await,
-            false => remove().arg(path).run().await,
-        };
-        match removed {
-            // Git refuses also where nothing would be lost.
-            Err(Failure::Refused(said)) if said.contains("submodules") => {
-                if let Some(work) = submodules::work_in(path, &repository.git_dir).await? {
-                    return Err(refused(work));
-                }
-                if self.dirty(path).await? {
-                    return Err(refused(format!("{} has uncommitted changes", path.display())));
-                }
-                remove().arg("--force").arg(path).run().await?;
+        let remove = || Git::housekeeping(&main).args(["worktree", "remove", "--force"]).arg(path);
+        if is_half_made(&repository.git_dir) {
+            remove().arg("--force").run().await?;
+        } else {
+            // Without --force, git would look into the files with the filters that the repository names.
+            if let Some(work) = submodules::work_in(path, &repository.git_dir).await? {
+                return Err(refused(work));
             }
-            removed => drop(removed?),
+            if submodules::has_changes(path).await? {
+                return Err(refused(format!("{} contains modified or untracked files", path.display())));
+            }
+            remove().run().await?;
         }
         self.trees.forget(path);
         Ok(())
@@ -235,12 +229,14 @@ fn is_half_made(git_dir: &Path) -> bool {
 }
 
 /// Whether a half-made tree, which may have no index, has other files than those of its commit.
-async fn has_other_files(tree: &Path, git_dir: &Path) -> Result<bool, Failure> {
-    let index = git_dir.join("ostler-index");
-    let at = || Git::read(tree).env("GIT_INDEX_FILE", &index);
+async fn has_other_files(repository: &Repository) -> Result<bool, Failure> {
+    let index = repository.git_dir.join("ostler-index");
+    let guard = Guard::of(repository).await?;
+    let at = || guard.git().env("GIT_INDEX_FILE", &index);
     let listed = async {
         at().args(["read-tree", "HEAD"]).run().await?;
-        at().args(["status", "--porcelain", "-z", "--untracked-files=normal"]).run().await
+        let status = ["status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty"];
+        at().args(status).run().await
     };
     let listed = listed.await;
     let _ = tokio::fs::remove_file(&index).await;
@@ -286,11 +282,11 @@ async fn remove_branch(repository: &Path, branch: &str) -> Result<bool, Thrown> 
             && !Path::new(path).exists()
         {
             let remove = ["worktree", "remove", "--force", "--force", path];
-            Git::write(repository).args(remove).run().await?;
+            Git::housekeeping(repository).args(remove).run().await?;
         }
     }
     // Git itself refuses a branch that is checked out somewhere.
-    Git::write(repository).args(["branch", "--quiet", "-D", "--", branch]).run().await?;
+    Git::housekeeping(repository).args(["branch", "--quiet", "-D", "--", branch]).run().await?;
     Ok(true)
 }
 

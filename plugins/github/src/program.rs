@@ -33,8 +33,6 @@ pub(crate) async fn git(directory: &Path, arguments: &[&str]) -> Result<Option<S
     let mut command = Command::from(ChildKind::Git.command("git"));
     command
         .env("LC_ALL", "C")
-        .env("GIT_OPTIONAL_LOCKS", "0")
-        .env("GIT_TERMINAL_PROMPT", "0")
         .args(["--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C"])
         .arg(directory)
         .args(arguments);

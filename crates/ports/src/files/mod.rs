@@ -1,6 +1,7 @@
 //! The files below the directories a host serves: the store behind `file:`.
 
 mod complete;
+mod git_folder;
 mod path_index;
 mod read;
 mod served_path;

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd as _;
 use std::path::{Component, Path, PathBuf};
 
 use cap_std::ambient_authority;
@@ -11,6 +12,7 @@ use ostler_contract::points::served_trees;
 use ostler_contract::{RpcError, problem};
 use url::Url;
 
+use super::git_folder::is_in_git_folder;
 use super::path_index::PathIndex;
 
 /// The served directories, and private ones, which are not served even below served ones.
@@ -82,6 +84,20 @@ impl Roots {
         }
     }
 
+    /// Rejects a change in one of git's own folders, also through links.
+    pub fn is_changeable(&self, place: &ServedPath) -> Result<(), RpcError> {
+        let path = place.path();
+        // A link at the end is not followed.
+        let there =
+            path.parent().and_then(real).zip(path.file_name()).map(|(folder, name)| folder.join(name));
+        let followed = real(&path);
+        let paths = [Some(path.clone()), there, followed];
+        match paths.into_iter().flatten().any(|path| is_in_git_folder(&path)) {
+            true => Err(in_git_folder(&place.uri)),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the roots above a path: served directories, and the folders of their working trees.
     fn roots_of(&self, path: &Path) -> impl Iterator<Item = PathBuf> {
         let served = self.served.iter().filter(move |root| path.starts_with(root)).cloned();
@@ -136,6 +152,17 @@ impl Roots {
             ServedPath { path: place.path.parent().unwrap_or(Path::new("")).to_owned(), ..place.clone() };
         let folder = self.at(&parent, |root, path| root.open_dir(path))?;
         Ok(NamedFile { folder, name })
+    }
+
+    /// Opens the parent directory of a path for a change, which is not in one of git's own folders.
+    pub fn changed(&self, place: &ServedPath) -> Result<NamedFile, RpcError> {
+        self.is_changeable(place)?;
+        let named = self.named(place)?;
+        // A folder above can have become a link since.
+        match opened(&named.folder).is_some_and(|folder| is_in_git_folder(&folder.join(&named.name))) {
+            true => Err(in_git_folder(&place.uri)),
+            false => Ok(named),
+        }
     }
 
     /// Returns the real path, with links followed, if it is served.
@@ -206,6 +233,17 @@ pub(super) fn real(path: &Path) -> Option<PathBuf> {
     let there = path.ancestors().find_map(|part| Some((part, std::fs::canonicalize(part).ok()?)))?;
     let rest = path.strip_prefix(there.0).ok()?;
     Some(there.1.join(rest))
+}
+
+/// Returns the path of an open directory, on systems that know it.
+fn opened(folder: &Dir) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd())).ok()
+}
+
+fn in_git_folder(uri: &str) -> RpcError {
+    RpcError::permission_denied(format!(
+        "{uri} is in git's own folder, which is not written for clients, as its files name programs that git runs; use git"
+    ))
 }
 
 fn private(uri: &str) -> RpcError {

@@ -26,7 +26,7 @@ impl Roots {
     pub fn write(&self, uri: &str, content: &ResourceWrite) -> Result<(), RpcError> {
         let bytes = content.decoded()?;
         let place = self.locate(uri)?;
-        let named = self.named(&place)?;
+        let named = self.changed(&place)?;
         let failed = |error: io::Error| refusal(uri, &error);
         let found = named.found().map_err(failed)?;
         if let Some(found) = &found {
@@ -69,7 +69,7 @@ impl Roots {
     pub fn delete(&self, uri: &str, recursive: bool) -> Result<(), RpcError> {
         let place = self.locate(uri)?;
         self.holds_nothing_private(&place)?;
-        let named = self.named(&place)?;
+        let named = self.changed(&place)?;
         let failed = |error: io::Error| refusal(uri, &error);
         let found = named.found().map_err(failed)?;
         let found = found.ok_or_else(|| refusal(uri, &ErrorKind::NotFound.into()))?;
@@ -78,6 +78,7 @@ impl Roots {
 
     pub fn mkdir(&self, uri: &str) -> Result<(), RpcError> {
         let place = self.locate(uri)?;
+        self.is_changeable(&place)?;
         self.at(&place, |root, path| {
             match root.create_dir_all(path) {
                 Err(error) if root.metadata(path).is_ok_and(|found| found.is_dir()) => drop(error),
@@ -103,7 +104,9 @@ impl Roots {
         }
         self.holds_nothing_private(&from)?;
         self.holds_nothing_private(&to)?;
-        let (from, to) = (self.named(&from)?, self.named(&to)?);
+        // What is copied is only read.
+        let from = if keep { self.named(&from)? } else { self.changed(&from)? };
+        let to = self.changed(&to)?;
         let (at_source, at_destination) =
             (|error: io::Error| refusal(source, &error), |error: io::Error| refusal(destination, &error));
         let found = from.found().map_err(at_source)?;

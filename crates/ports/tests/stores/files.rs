@@ -564,3 +564,89 @@ async fn the_hosts_own_folder_is_not_served_whichever_way_leads_there() {
     // A directory in it that is served for itself is.
     assert_eq!(ground.read(&ground.uri("work/.config/host/open/a")).await.unwrap(), "a");
 }
+
+#[tokio::test]
+async fn nothing_is_written_in_git_s_own_folder_whatever_the_command_and_the_path() {
+    let ground = Ground::new();
+    let work = ground.at("work");
+    for (path, text) in [
+        ("work/.git/config", "old"),
+        ("work/.git/modules/lib/config", "old"),
+        ("work/lib/.git", "gitdir: ../.git/modules/lib"),
+        ("work/bare/.bare/config", "old"),
+        ("work/bare/.bare/HEAD", "ref: refs/heads/main"),
+        ("work/bare/.bare/refs/heads/main", "old"),
+        ("work/bare/.bare/objects/info/alternates", "old"),
+        ("work/bare/.git", "gitdir: ./.bare"),
+        ("work/half/objects/x", "x"),
+        ("work/half/refs/x", "x"),
+        ("more/ready/config", "[filter \"x\"]\n\tclean = touch ran\n"),
+    ] {
+        let path = ground.at(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    symlink(".git", work.join("linked")).unwrap();
+    symlink("../.git/hooks", work.join("sub/hooks")).unwrap();
+    fs::create_dir(work.join(".git/hooks")).unwrap();
+    let before = tree(&work);
+    let inside = [
+        "work/.git",
+        "work/.git/config",
+        "work/.git/hooks/pre-commit",
+        "work/.git/info/attributes",
+        "work/.git/modules/lib/config",
+        "work/.GIT/config",
+        "work/.Git",
+        "work/new/.git",
+        "work/new/.git/config",
+        "work/linked/config",
+        "work/sub/hooks/pre-commit",
+        "work/lib/.git",
+        "work/bare/.git",
+        "work/bare/.bare/config",
+        "work/bare/.bare/hooks/pre-commit",
+        "work/half/HEAD",
+    ];
+    for path in inside {
+        assert_eq!(code(ground.write(path, text("new")).await), OUTSIDE, "{path}");
+        let mkdir = ground.files.mkdir.as_ref().unwrap();
+        assert_eq!(code(mkdir.unbounded((ground.uri(path), Default::default())).await), OUTSIDE, "{path}");
+        let delete = ground.files.delete.as_ref().unwrap();
+        let deleted = delete.unbounded((ground.uri(path), true, Default::default())).await;
+        assert_eq!(code(deleted), OUTSIDE, "{path}");
+        for keep in [true, false] {
+            let moved = ground.transfer(keep, "more/ready/config", path, false).await.unwrap_err();
+            assert!(moved.message.contains("git's own folder"), "{path}: {moved:?}");
+            assert_eq!(code(ground.transfer(keep, "more/ready", path, false).await), OUTSIDE, "{path}");
+        }
+        assert_eq!(code(ground.transfer(false, path, "more/taken", false).await), OUTSIDE, "{path}");
+    }
+    assert_eq!(tree(&work), before);
+    // Reading is as before, and so are names that only begin alike, whole repositories, and copies out of the folder.
+    assert_eq!(ground.read(&ground.uri("work/.git/config")).await.unwrap(), "old");
+    ground.write("work/.gitignore", text("x")).await.unwrap();
+    assert_eq!(code(ground.write("work/.github/a.yml", text("x")).await), NOT_THERE);
+    ground.write("work/refs", text("x")).await.unwrap();
+    ground.transfer(true, "work/.git/config", "more/copied", false).await.unwrap();
+    ground.transfer(false, "work/bare", "more/bare", false).await.unwrap();
+    let delete = ground.files.delete.as_ref().unwrap();
+    delete.unbounded((ground.uri("more/bare"), true, Default::default())).await.unwrap();
+}
+
+/// All files and links below a folder, with their contents and targets.
+fn tree(folder: &Path) -> Vec<(PathBuf, String)> {
+    let (mut found, mut open) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match (path.is_symlink(), path.is_dir()) {
+                (true, _) => found.push((path.clone(), path.read_link().unwrap().display().to_string())),
+                (_, true) => open.push(path),
+                _ => found.push((path.clone(), fs::read_to_string(&path).unwrap())),
+            }
+        }
+    }
+    found.sort();
+    found
+}

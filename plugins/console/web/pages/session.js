@@ -57,7 +57,8 @@ function changedFile(file, connection) {
   const name = short(after?.uri ?? before?.uri);
   const body = h('div');
   const sum = diff ? `, ${count(diff.added)} added, ${count(diff.removed)} removed` : '';
-  const kind = before ? (after ? 'changed' : 'deleted') : 'added';
+  const known = file._meta?.['ostler.notCompared'] === undefined;
+  const kind = !known ? 'not compared' : before ? (after ? 'changed' : 'deleted') : 'added';
   const read = (side) => (side?.content?.uri ? connection.read(side.content.uri) : '');
   return h(
     'details',
