@@ -16,6 +16,7 @@ mod credentials;
 mod environment;
 mod git;
 mod git_programs;
+mod git_worktrees;
 mod github;
 mod lists;
 mod machines;

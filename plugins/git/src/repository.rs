@@ -53,10 +53,26 @@ impl Repository {
 
     /// The top of the repository's main working tree; git's folder of a bare one.
     pub(crate) async fn main_tree(&self) -> Result<PathBuf, Failure> {
+        if let Some(tree) = self.tree_of_submodule().await? {
+            return Ok(tree);
+        }
         let listed =
             Git::read(&self.common_dir).args(["worktree", "list", "--porcelain", "-z"]).text().await?;
         let first = listed.split('\0').find_map(|line| line.strip_prefix("worktree "));
         Ok(first.map_or_else(|| self.common_dir.clone(), PathBuf::from))
+    }
+
+    /// The working tree of a submodule, for which git itself lists its folder in that of the superproject.
+    async fn tree_of_submodule(&self) -> Result<Option<PathBuf>, Failure> {
+        let named = Git::read(&self.common_dir).args(["config", "--get", "core.worktree"]).maybe().await?;
+        let Some(tree) = named.map(|named| self.common_dir.join(named)) else { return Ok(None) };
+        let Ok(tree) = tokio::fs::canonicalize(tree).await else { return Ok(None) };
+        if !tree.join(".git").exists() {
+            return Ok(None);
+        }
+        // The configuration could name the tree of any repository.
+        let found = Self::of(&tree).await?;
+        Ok(found.filter(|found| found.common_dir == self.common_dir).map(|_| tree))
     }
 
     /// The commit that is checked out; `None` before the first one.

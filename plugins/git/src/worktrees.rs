@@ -19,6 +19,8 @@ use crate::tree::Trees;
 const BRANCHES: usize = 200;
 /// The most files that are copied, and folders that are linked, into a tree.
 const COPIES: usize = 5_000;
+/// How deep submodules are followed.
+const SUPERPROJECTS: usize = 32;
 /// Why git locks a tree while it creates it.
 const INITIALIZING: &str = "initializing";
 /// The most bytes that are copied into a tree.
@@ -95,7 +97,7 @@ impl Making {
             Some(branch) => branch.clone(),
             None => current_branch(main).await?,
         };
-        let path = self.place(main, name)?;
+        let path = self.place(main, name).await?;
         let base = resolve(main, &base).await?;
         if path.symlink_metadata().is_ok() {
             return Err(refused(format!("{} exists already; move it away, or delete it", path.display())));
@@ -117,9 +119,12 @@ impl Making {
         let main = Path::new(&request.repository);
         let Planned { path, base, new_branch } = self.plan(&request).await?;
         if let Some(folder) = path.parent() {
-            tokio::fs::create_dir_all(folder)
-                .await
-                .map_err(|why| Thrown::new(format_args!("cannot create {}: {why}", folder.display())))?;
+            tokio::fs::create_dir_all(folder).await.map_err(|why| {
+                Thrown::new(format_args!(
+                    "cannot create {}: {why}; set worktreesRoot of @ostler/git to a folder that the host can write",
+                    folder.display()
+                ))
+            })?;
         }
         let add = Git::write(main).args(["worktree", "add", "--quiet"]);
         let add = match &new_branch {
@@ -130,14 +135,14 @@ impl Making {
                 .arg(&base),
             None => add.arg(&path).arg(&base),
         };
-        if let Err(why) = add.run().await {
+        let made = match add.run().await {
+            Ok(_) => verify(main, &path).await,
+            Err(why) => Err(why.into()),
+        };
+        if let Err(why) = made {
             // What was begun is of no use.
-            let _ =
-                Git::write(main).args(["worktree", "remove", "--force", "--force"]).arg(&path).run().await;
-            if let Some(branch) = new_branch {
-                let _ = remove_branch(main, &branch).await;
-            }
-            return Err(why.into());
+            clean_up(main, &path, new_branch.as_deref()).await;
+            return Err(why);
         }
         let branch = match new_branch {
             Some(branch) => {
@@ -158,19 +163,36 @@ impl Making {
         Ok(Worktree { path: path.to_string_lossy().into_owned(), branch, repository: None })
     }
 
-    /// Where a tree of this name goes: beside the repository, or in the configured folder.
-    fn place(&self, main: &Path, name: &str) -> Result<PathBuf, Thrown> {
+    /// Where a tree of this name goes: beside the repository, or the outermost superproject of a submodule, or in the
+    /// configured folder.
+    async fn place(&self, main: &Path, name: &str) -> Result<PathBuf, Thrown> {
         let plain = matches!(Path::new(name).components().collect::<Vec<_>>()[..], [Component::Normal(_)]);
         if !plain || name.starts_with('-') {
             return Err(refused(format!("{name} is not a name of a working tree")));
         }
         let repository = main.file_name().unwrap_or_else(|| OsStr::new("root"));
-        Ok(match &self.root {
+        let superproject = superproject(main).await?;
+        let path = match &self.root {
             Some(root) => root.join(repository).join(name),
-            None => worktrees_beside(main)
+            None => worktrees_beside(superproject.as_deref().unwrap_or(main))
                 .ok_or_else(|| refused("/ has no folder beside it".to_owned()))?
                 .join(name),
-        })
+        };
+        let there = followed(&path);
+        let within = |folder: &Path| there.starts_with(followed(folder));
+        let is_git = |part: Component<'_>| part.as_os_str().eq_ignore_ascii_case(".git");
+        let why = match (Repository::of(main).await?, superproject) {
+            _ if there.components().any(is_git) => "git's own folder".to_owned(),
+            (Some(found), _) if within(&found.common_dir) => "git's own folder".to_owned(),
+            (_, Some(superproject)) if within(&superproject) => {
+                format!("the superproject {}", superproject.display())
+            }
+            _ => return Ok(path),
+        };
+        Err(refused(format!(
+            "{} is in {why}; set worktreesRoot of @ostler/git to a folder outside",
+            path.display()
+        )))
     }
 
     /// Whether a tree holds what would be lost with it. One that is not there holds nothing.
@@ -220,6 +242,68 @@ impl Making {
         }
         self.trees.forget(path);
         Ok(())
+    }
+}
+
+/// Follows the links in the existing part of a path.
+fn followed(path: &Path) -> PathBuf {
+    let there = path.ancestors().find_map(|part| Some((part, std::fs::canonicalize(part).ok()?)));
+    let rest = there.and_then(|(part, real)| Some(real.join(path.strip_prefix(part).ok()?)));
+    rest.unwrap_or_else(|| path.to_owned())
+}
+
+/// The outermost superproject of a submodule; `None` for other repositories.
+async fn superproject(main: &Path) -> Result<Option<PathBuf>, Failure> {
+    let mut found: Option<PathBuf> = None;
+    for _ in 0..SUPERPROJECTS {
+        let of = found.as_deref().unwrap_or(main);
+        let above = Git::read(of).args(["rev-parse", "--show-superproject-working-tree"]).maybe().await?;
+        match above.filter(|above| !above.is_empty()) {
+            Some(above) => found = Some(above.into()),
+            None => break,
+        }
+    }
+    Ok(found)
+}
+
+/// Checks that git takes a new tree for what it is: settings of the repository can move its top elsewhere, for example into
+/// git's own folder, or make git refuse it.
+async fn verify(main: &Path, path: &Path) -> Result<(), Thrown> {
+    let because = "check core.worktree, core.bare and extensions.worktreeConfig of the repository";
+    let top = Git::read(path).args(["rev-parse", "--show-toplevel"]).text().await.map_err(|why| {
+        let why = Thrown::from(why).message;
+        refused(format!("git refuses the new working tree {}: {why}; {because}", path.display()))
+    })?;
+    if followed(Path::new(&top)) != followed(path) {
+        let path = path.display();
+        return Err(refused(format!(
+            "git takes {top} for the top of the new working tree {path}; {because}"
+        )));
+    }
+    let (own, new) = (Repository::of(main).await?, Repository::of(path).await?);
+    match (own, new) {
+        (Some(own), Some(new)) if own.common_dir == new.common_dir => Ok(()),
+        _ => {
+            Err(refused(format!("git takes {} for a tree of another repository; {because}", path.display())))
+        }
+    }
+}
+
+/// Removes a tree that could not be created, the folder that was created for it, and its new branch.
+async fn clean_up(main: &Path, path: &Path, new_branch: Option<&str>) {
+    let remove = ["worktree", "remove", "--force", "--force"];
+    let removed = Git::housekeeping(main).args(remove).arg(path).run().await;
+    if removed.is_err() {
+        // Nothing was there before.
+        let _ = tokio::fs::remove_dir_all(path).await;
+        let _ = Git::housekeeping(main).args(["worktree", "prune"]).run().await;
+    }
+    if let Some(branch) = new_branch {
+        let _ = remove_branch(main, branch).await;
+    }
+    if let Some(folder) = path.parent() {
+        // Only an empty one.
+        let _ = tokio::fs::remove_dir(folder).await;
     }
 }
 
