@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::{Client, Daemon};
+use crate::support::{Client, Daemon, wait_for};
 use serde_json::{Value, json};
 
 use super::git::{
@@ -454,7 +454,8 @@ async fn a_file_with_a_filter_of_the_repository_is_compared_by_its_index_entry()
     let refused = operate(&mut client, SESSION, "revert", Some(&yard.uri("other.txt"))).await.unwrap_err();
     assert!(refused["message"].as_str().unwrap().contains("is not stored"), "{refused}");
     assert!(!top.join("ran").exists());
-    // Git itself, as the user would run it, runs the filter.
+    // Git itself, as the user would run it, runs the filter to compare content of the same size.
+    yard.write("other.txt", "qrs\n");
     yard.git(&["status"]);
     assert!(top.join("ran").exists(), "the filter would run");
 }
@@ -463,58 +464,69 @@ async fn a_file_with_a_filter_of_the_repository_is_compared_by_its_index_entry()
 async fn slow_repositories_do_not_hold_up_others() {
     let yard = Yard::new(&[("a.txt", "1\n")]);
     let top = yard.folder.path().canonicalize().unwrap();
-    fs::write(top.join("gitconfig"), "[filter \"slow\"]\n\tclean = sleep 20\n").unwrap();
-    let mut slow = Vec::new();
-    for number in 0..10 {
-        let repository = yard.repo.with_file_name(format!("slow{number}"));
+    let (slow, started) = (top.join("slow"), top.join("started"));
+    script(&slow, &format!("#!/bin/sh\necho >> {}\nexec sleep 20\n", started.display()));
+    let clean = format!("[filter \"slow\"]\n\tclean = {}\n", slow.display());
+    fs::write(top.join("gitconfig"), clean).unwrap();
+    let repository = |name: &str| {
+        let repository = yard.repo.with_file_name(name);
         fs::create_dir(&repository).unwrap();
         git(&repository, &["init", "-q", "-b", "main"]);
         fs::write(repository.join("a.txt"), "1\n").unwrap();
         git(&repository, &["add", "."]);
         git(&repository, &["commit", "-qm", "First"]);
-        match number % 2 {
-            // The user's own filter does not answer.
-            0 => fs::write(repository.join(".git/info/attributes"), "* filter=slow\n").unwrap(),
-            // A remote that does not answer has the missing object.
-            _ => {
-                for (key, value) in [
-                    ("core.repositoryFormatVersion", "1"),
-                    ("extensions.partialClone", "origin"),
-                    ("remote.origin.promisor", "true"),
-                    ("remote.origin.url", "ext::sleep 20"),
-                    ("protocol.ext.allow", "always"),
-                ] {
-                    git(&repository, &["config", key, value]);
-                }
-                let id = git(&repository, &["rev-parse", "HEAD:a.txt"]);
-                fs::remove_file(repository.join(format!(".git/objects/{}/{}", &id[..2], &id[2..]))).unwrap();
-            }
-        }
-        fs::write(repository.join("a.txt"), "22\n").unwrap();
-        slow.push(repository);
+        // Of the same size, so that git has to look into it.
+        fs::write(repository.join("a.txt"), "2\n").unwrap();
+        repository
+    };
+    // The user's own filter does not answer, in more repositories than git processes run at a time.
+    let filtered: Vec<PathBuf> = (0..10).map(|number| repository(&format!("filtered{number}"))).collect();
+    for repository in &filtered {
+        fs::write(repository.join(".git/info/attributes"), "* filter=slow\n").unwrap();
     }
+    // A remote that does not answer has the missing object.
+    let partial = repository("partial");
+    for (key, value) in [
+        ("core.repositoryFormatVersion", "1"),
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.url", "ext::sleep 20"),
+        ("protocol.ext.allow", "always"),
+    ] {
+        git(&partial, &["config", key, value]);
+    }
+    let id = git(&partial, &["rev-parse", "HEAD:a.txt"]);
+    fs::remove_file(partial.join(format!(".git/objects/{}/{}", &id[..2], &id[2..]))).unwrap();
     yard.write("a.txt", "22\n");
+
     let mut command = yard.folder.command(&[]);
     environment(&mut command);
     command.env("GIT_CONFIG_GLOBAL", top.join("gitconfig"));
     let daemon = yard.folder.started(command);
     let mut client = daemon.initialized("c").await;
     create(&mut client, "one", &yard.repo, json!({})).await.unwrap();
-    let mut waiting: Vec<Client> = Vec::new();
-    for (number, repository) in slow.iter().enumerate() {
-        let mut client = daemon.initialized(&format!("slow{number}")).await;
-        create(&mut client, &format!("slow{number}"), repository, json!({})).await.unwrap();
-        let channel = format!("echo:/slow{number}/changeset/uncommitted");
-        client.send(&json!({ "jsonrpc": "2.0", "id": 99, "method": "subscribe", "params": { "channel": channel } }).to_string())
-            .await;
-        waiting.push(client);
-    }
+    create(&mut client, "two", &partial, json!({})).await.unwrap();
+    let open = filtered.iter().enumerate().map(|(number, repository)| {
+        let daemon = &daemon;
+        async move {
+            let mut client = daemon.initialized(&format!("filtered{number}")).await;
+            let id = format!("filtered{number}");
+            create(&mut client, &id, repository, json!({})).await.unwrap();
+            let params = json!({ "channel": format!("echo:/{id}/changeset/uncommitted") });
+            let subscribe = json!({ "jsonrpc": "2.0", "id": 99, "method": "subscribe", "params": params });
+            client.send(&subscribe.to_string()).await;
+            client
+        }
+    });
+    let _waiting: Vec<Client> = futures::future::join_all(open).await;
+    let running = || fs::read_to_string(&started).unwrap_or_default().lines().count();
+    assert!(wait_for(|| (running() >= 8).then_some(())).is_some(), "{} filters run", running());
     let begun = Instant::now();
     let state = changeset(&daemon, UNCOMMITTED).await;
     assert_eq!(names(&yard, &state), ["a.txt"], "{state}");
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     // A missing object holds up nothing: it is not fetched.
-    let state = changeset(&daemon, "echo:/slow1/changeset/uncommitted").await;
+    let state = changeset(&daemon, "echo:/two/changeset/uncommitted").await;
     assert_eq!(state["status"], "ready", "{state}");
     assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
 }

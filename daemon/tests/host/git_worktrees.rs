@@ -1,4 +1,4 @@
-//! Where the working trees of sessions are made: whatever the settings of a repository, git takes each for what it is.
+//! The places of the working trees of sessions, and settings of a repository that move or break them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -119,9 +119,9 @@ async fn a_tree_whose_top_is_elsewhere_is_refused_and_nothing_remains() {
 
     let (_daemon, mut client) = started(&yard).await;
     for (id, directory, said) in [
-        ("one", module, "for the top of the new working tree"),
+        ("one", module, "as the top of the new working tree"),
         ("two", wedge.join("main"), "this operation must be run in a work tree"),
-        ("three", moved, "for the top of the new working tree"),
+        ("three", moved, "as the top of the new working tree"),
     ] {
         let trees = git(&directory, &["worktree", "list", "--porcelain"]);
         let branches = git(&directory, &["for-each-ref", "refs/heads"]);

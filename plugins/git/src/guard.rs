@@ -11,7 +11,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::program::{Failure, Git};
 use crate::repository::Repository;
@@ -25,6 +25,11 @@ const CREATED: &[&str] = &["packed-refs", "shallow"];
 const ARGUMENTS: usize = 200;
 /// How long a folder is used: systems delete old files of temporary folders.
 const USED: Duration = Duration::from_secs(3600);
+
+/// The beginning of the folders' names.
+const PREFIX: &str = "ostler-git-";
+/// The age at which no daemon uses a folder any more.
+const LEFT_BEHIND: Duration = Duration::from_secs(2 * 3600);
 
 /// Sections whose keys name no program, and change what a read returns.
 const SECTIONS: &[&str] = &["branch", "extensions", "feature", "i18n", "index", "status"];
@@ -209,7 +214,8 @@ impl Guard {
 
     /// Returns whether the repository's configuration is as it was.
     pub(crate) fn is_current(&self) -> bool {
-        self.stamps == Some(stamps(&self.repository)) && self.made.elapsed() < USED
+        let is_there = self.folder.path().join("config").exists();
+        is_there && self.stamps == Some(stamps(&self.repository)) && self.made.elapsed() < USED
     }
 
     /// Returns a read of the tree, or of the repository if it is bare.
@@ -290,8 +296,27 @@ impl Guard {
     }
 }
 
+/// Removes the folders that a killed daemon left behind.
+pub(crate) fn remove_old_folders() {
+    if let Some(before) = SystemTime::now().checked_sub(LEFT_BEHIND) {
+        remove_folders(&std::env::temp_dir(), before);
+    }
+}
+
+fn remove_folders(temporary: &Path, before: SystemTime) {
+    for entry in std::fs::read_dir(temporary).into_iter().flatten().flatten() {
+        let is_named = entry.file_name().as_bytes().starts_with(PREFIX.as_bytes());
+        let is_old =
+            || entry.metadata().is_ok_and(|it| it.is_dir() && it.modified().is_ok_and(|at| at < before));
+        if is_named && is_old() {
+            // Those of other users stay. Links in it are not followed.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 fn make(repository: &Repository, config: &[u8]) -> std::io::Result<tempfile::TempDir> {
-    let folder = tempfile::Builder::new().prefix("ostler-git-").tempdir()?;
+    let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
     let link = |name: &&str| {
         let shared = repository.common_dir.join(name);
         std::os::unix::fs::symlink(shared, folder.path().join(name))
@@ -399,6 +424,22 @@ mod tests {
         assert_eq!(as_in_index(folder.path(), text.as_bytes()), [PathBuf::from("a"), PathBuf::from("b c")]);
         let other = format!("a\0{}", lines(&format!("{}:{}", found.mtime() + 1, found.mtime_nsec()), 4));
         assert!(as_in_index(folder.path(), other.as_bytes()).is_empty());
+    }
+
+    #[test]
+    fn old_folders_are_removed_and_nothing_that_they_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        std::fs::create_dir_all(at("repository/refs")).unwrap();
+        for name in ["ostler-git-old", "other"] {
+            std::fs::create_dir(at(name)).unwrap();
+            std::os::unix::fs::symlink(at("repository/refs"), at(name).join("refs")).unwrap();
+        }
+        let made = std::fs::metadata(at("ostler-git-old")).unwrap().modified().unwrap();
+        remove_folders(folder.path(), made);
+        assert!(at("ostler-git-old").exists(), "it is not older");
+        remove_folders(folder.path(), made + Duration::from_secs(1));
+        assert!(!at("ostler-git-old").exists() && at("other").exists() && at("repository/refs").exists());
     }
 
     proptest! {

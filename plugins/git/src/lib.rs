@@ -64,6 +64,9 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         }
         root => root.map(PathBuf::from),
     };
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        drop(runtime.spawn_blocking(guard::remove_old_folders));
+    }
     let trees = Arc::new(Trees::default());
     let contents = Arc::new(Contents::new(trees.clone(), &host.facts().paths));
     let source = Arc::new(Source::new(trees.clone(), contents.clone()));
@@ -72,7 +75,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     host.register_resource_provider(content::SCHEME.into(), contents.into_point())?;
     let making = Making { host: host.clone(), trees: trees.clone(), root };
     host.register_worktrees(Arc::new(making).into_point(), None)?;
-    let (ended, logs) = (source.clone(), host.clone());
+    let (ended, closed, logs) = (source.clone(), source.clone(), host.clone());
     host.on(
         EventName::TurnEnd,
         Call::new(move |(event, _): (Frozen<Event>, Frozen<PluginContext>)| {
@@ -111,6 +114,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     )?;
     host.register_close(Call::now(move |()| {
         trees.clear();
+        closed.snapshots.clear();
         Ok(())
     }))
 }

@@ -142,6 +142,11 @@ impl Snapshots {
         trees.push(tree.clone());
     }
 
+    /// Forgets all trees, and with them their temporary folders. The snapshots stay.
+    pub(crate) fn clear(&self) {
+        self.sessions.lock().clear();
+    }
+
     /// Removes the snapshots of a session that is disposed of.
     pub(crate) async fn forget(&self, session: &str) -> Result<(), Failure> {
         let _turns = self.turns.lock().await;

@@ -266,7 +266,7 @@ async fn superproject(main: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// Checks that git takes a new tree for what it is: settings of the repository can move its top elsewhere, for example into
+/// Checks that git uses a new tree as created: settings of the repository can move its top elsewhere, for example into
 /// git's own folder, or make git refuse it.
 async fn verify(main: &Path, path: &Path) -> Result<(), Thrown> {
     let because = "check core.worktree, core.bare and extensions.worktreeConfig of the repository";
@@ -276,15 +276,13 @@ async fn verify(main: &Path, path: &Path) -> Result<(), Thrown> {
     })?;
     if followed(Path::new(&top)) != followed(path) {
         let path = path.display();
-        return Err(refused(format!(
-            "git takes {top} for the top of the new working tree {path}; {because}"
-        )));
+        return Err(refused(format!("git uses {top} as the top of the new working tree {path}; {because}")));
     }
     let (own, new) = (Repository::of(main).await?, Repository::of(path).await?);
     match (own, new) {
         (Some(own), Some(new)) if own.common_dir == new.common_dir => Ok(()),
         _ => {
-            Err(refused(format!("git takes {} for a tree of another repository; {because}", path.display())))
+            Err(refused(format!("git considers {} a tree of another repository; {because}", path.display())))
         }
     }
 }
