@@ -10,11 +10,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::account::Account;
 use crate::command_turn::{CommandTurns, Run};
+use crate::emitter::Emitter;
 use crate::options::AgentOptions;
 use crate::prompt::Message;
 use crate::session::{Answers, Command, Conversation, Shared};
 use crate::stored::Stored;
-use crate::updates::Emitter;
 
 type Begin = (String, String, Option<ModelSelection>, Option<TurnFrom>, Option<Vec<MessageAttachment>>);
 

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::emitter::Emitter;
 use crate::terminals::{result, shown};
-use crate::updates::Emitter;
 
 /// How many characters of the end of a command's output the agent receives.
 const TOLD: usize = 16 << 10;

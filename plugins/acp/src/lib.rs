@@ -15,6 +15,7 @@ mod check;
 mod command_turn;
 mod commands;
 mod elicitation;
+mod emitter;
 mod errors;
 mod files;
 mod machine;

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use ostler_contract::points::{Emit, Start};
-use ostler_contract::protocol::actions;
+use ostler_contract::points::Emit;
 use ostler_contract::wire::StateAction;
 use ostler_contract::wire::actions::{ChatDeltaAction, ChatReasoningAction};
-use ostler_contract::{Func, Value, json};
-use tokio::time::{Duration, Instant};
+use ostler_contract::{Value, json};
+use tokio::time::Instant;
 
+use crate::emitter::Emitter;
 use crate::protocol::{Chunk, Compaction, Content, Notice, PlanEntry, ToolCallChange, ToolStatus, Voice};
 use crate::terminals::Terminals;
 use crate::tool_content;
@@ -17,54 +17,6 @@ use crate::tool_content;
 const ANSWER_RETAINED: usize = 8 << 10;
 /// The retained size of a compaction's summary, in bytes.
 const SUMMARY_RETAINED: usize = 64 << 10;
-
-/// Emits actions, and waits where the host is behind.
-#[derive(Debug, Clone)]
-pub enum Emitter {
-    /// Creates it for a chat and its session.
-    Chat(Func<fn(channel: Emit, action: StateAction)>),
-    /// Creates it for a worker chat.
-    Worker(Func<fn(action: StateAction)>),
-}
-
-impl Emitter {
-    /// Of a chat.
-    pub fn of(start: &Start) -> Self {
-        Self::Chat(start.emit.clone())
-    }
-
-    /// Emits on the chat's channel.
-    pub async fn chat(&self, action: Value) {
-        self.json(Emit::Chat, action).await;
-    }
-
-    /// Emits on the session's channel.
-    pub async fn session(&self, action: Value) {
-        self.json(Emit::Session, action).await;
-    }
-
-    async fn json(&self, channel: Emit, action: Value) {
-        if let Ok(action) = actions::read(action) {
-            self.emit(channel, action).await;
-        }
-    }
-
-    async fn emit(&self, channel: Emit, action: StateAction) {
-        loop {
-            let emitted = match self {
-                Self::Chat(emit) => emit.call((channel, action.clone())),
-                Self::Worker(emit) => emit.call((action.clone(),)),
-            };
-            match emitted {
-                Err(thrown) if thrown.name == "QuotaExceededError" => {
-                    tokio::time::sleep(Duration::from_millis(2)).await
-                }
-                // An ended session accepts nothing more.
-                _ => return,
-            }
-        }
-    }
-}
 
 /// A running turn.
 #[derive(Debug)]

@@ -32,6 +32,7 @@ use crate::agent_connection::{Failure, Incoming, Request};
 use crate::buffers::Buffers;
 use crate::command_turn::CommandTurns;
 use crate::elicitation::{Forms, Misfit};
+use crate::emitter::Emitter;
 use crate::errors::AgentError;
 use crate::files::Files;
 use crate::opening::{Opened, Unopened};
@@ -43,7 +44,7 @@ use crate::standing::Standing;
 use crate::stored::Stored;
 use crate::terminals::Terminals;
 use crate::transcript::Transcript;
-use crate::updates::{Emitter, Turn};
+use crate::updates::Turn;
 
 /// A user's answers, by question.
 pub type Answers = BTreeMap<String, ChatInputAnswer>;

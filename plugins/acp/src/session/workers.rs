@@ -7,9 +7,10 @@ use ostler_contract::json;
 use ostler_contract::points::{Worker, WorkerRequest};
 
 use super::Conversation;
+use crate::emitter::Emitter;
 use crate::options::Unstable;
 use crate::protocol::{Subagent, Update};
-use crate::updates::{Emitter, Turn};
+use crate::updates::Turn;
 
 /// The limit for opening a worker chat.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
