@@ -373,6 +373,8 @@ export interface Start {
     chatId?: string;
     /** The session's settings: the client's values over the defaults. */
     settings: JsonObject;
+    /** Those of the settings that were chosen for the session; the others have the backend's defaults. */
+    chosenSettings: JsonObject;
     /** The session's directory, a path. */
     workingDirectory?: string;
     /** Further directories. */

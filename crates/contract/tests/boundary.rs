@@ -346,6 +346,7 @@ fn live_handles_cross_both_ways_and_are_released_on_drop() {
         chat_uri: "ahp-chat:/1".into(),
         chat_id: None,
         settings: JsonObject::new(),
+        chosen_settings: Default::default(),
         working_directory: None,
         additional: None,
         tools: None,

@@ -11,6 +11,7 @@ mod always;
 mod bots;
 mod client_plugins;
 mod command_turns;
+mod defaults;
 mod deviations;
 mod editor;
 mod faults;

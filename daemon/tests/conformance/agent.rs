@@ -420,6 +420,7 @@ fn start(held: &Arc<()>) -> Start {
         chat_uri: "ahp-chat:/1".into(),
         chat_id: None,
         settings: object(json!({ "prefix": "" })),
+        chosen_settings: Default::default(),
         working_directory: None,
         additional: None,
         tools: None,

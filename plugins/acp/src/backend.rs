@@ -39,7 +39,7 @@ pub fn agent(shared: Shared, registered: Arc<()>) -> Agent {
         defaults: Call::new(move |()| {
             let catalogue = defaults.clone();
             async move {
-                catalogue.load().await;
+                catalogue.reread_defaults().await;
                 Ok(catalogue.defaults())
             }
         }),

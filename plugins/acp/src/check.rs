@@ -112,7 +112,7 @@ async fn converse(
     let opened = opening::session(plan, running, incoming).await?;
     report["millis"]["session"] = millis(begun).into();
     let settings = settings::read(&opened.answer);
-    catalogue.learn(&settings);
+    catalogue.learn_defaults(&settings);
     describe_settings(report, &settings);
     if let Some(prompt) = prompt {
         let begun = Instant::now();

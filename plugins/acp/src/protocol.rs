@@ -234,7 +234,8 @@ pub struct ConfigOption {
 pub enum ConfigValue {
     /// One of several.
     Select {
-        /// The chosen one.
+        /// The chosen one; empty in the catalogue, where no session has chosen.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
         current: String,
         /// All of them.
         choices: Vec<Choice>,

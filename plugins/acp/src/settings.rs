@@ -1,9 +1,10 @@
 //! The agent's modes, models and configuration options as settings of the host's sessions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_contract::points::{Collection, Offered, OfferedCommand, OfferedModel};
-use ostler_contract::{JsonObject, Slug, Value, json};
+use ostler_contract::{JsonObject, Slug, Thrown, Value, json};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell};
@@ -21,6 +22,8 @@ pub const MODE: &str = "mode";
 
 /// The setting with a session that the agent stores, for a session of the host that continues it.
 pub const CONTINUES: &str = "agentSession";
+/// The limit for reading what an administrator wrote.
+const STORE_LIMIT: Duration = Duration::from_secs(1);
 
 /// One setting of an agent's session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -144,6 +147,16 @@ impl Setting {
         }
     }
 
+    /// Returns it without the value of any session, as the catalogue stores it.
+    fn without_value(&self) -> Self {
+        let mut setting = self.clone();
+        match &mut setting.option.value {
+            ConfigValue::Select { current, .. } => current.clear(),
+            ConfigValue::Boolean(on) => *on = false,
+        }
+        setting
+    }
+
     fn property(&self) -> Value {
         let mut property = json!({ "title": self.option.name, "sessionMutable": true });
         if let Some(description) = &self.option.description {
@@ -166,8 +179,9 @@ impl Setting {
     }
 }
 
-/// The known settings and commands of an agent before one of its sessions is opened, as its latest session reported
-/// them. They are stored, so that no agent has to be started for them.
+/// The known settings and commands of an agent before one of its sessions is opened. They are stored, so that no agent
+/// has to be started for them. What a session has chosen is not among them: a value is either the agent's own default,
+/// which it reports for a new session, or one that an administrator wrote into the record.
 pub struct Catalogue {
     loaded: OnceCell<()>,
     shared: Arc<Shared>,
@@ -178,14 +192,23 @@ struct Shared {
     id: Option<String>,
     stored: Collection,
     known: Mutex<StoredCatalogue>,
-    /// The content of the record, as last read or written.
+    /// The defaults that an administrator wrote into the record, over the agent's own.
+    defaults: Mutex<JsonObject>,
+    /// The content of the record, as last read or written, without the administrator's part.
     written: AsyncMutex<StoredCatalogue>,
 }
 
+/// The member of a record that only administrators write.
+const DEFAULTS: &str = "defaults";
+
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct StoredCatalogue {
+    /// The settings without values.
     settings: Vec<Setting>,
+    /// The agent's own defaults: the values in its latest answer to `session/new`. A record of an earlier version has
+    /// none: its settings had the values of the latest session.
+    own_defaults: JsonObject,
     commands: Vec<Command>,
     #[serde(skip_serializing_if = "Option::is_none")]
     about: Option<About>,
@@ -204,16 +227,18 @@ impl Catalogue {
     /// Creates it for a provider, stored in the collection.
     pub fn stored(provider: &str, stored: Collection) -> Self {
         let id = Slug::parse(provider).map(|slug| slug.to_string());
-        let (known, written) = (Mutex::default(), AsyncMutex::default());
-        Self { loaded: OnceCell::new(), shared: Arc::new(Shared { id, stored, known, written }) }
+        let (known, defaults, written) = (Mutex::default(), Mutex::default(), AsyncMutex::default());
+        Self { loaded: OnceCell::new(), shared: Arc::new(Shared { id, stored, known, defaults, written }) }
     }
 
     /// Reads the stored record, once. Later reports of the agent have priority.
     pub async fn load(&self) {
         let load = async {
-            let Some(id) = self.shared.id.clone() else { return };
-            let Ok(Some(record)) = self.shared.stored.get.call((id,)).await else { return };
-            let Ok(known) = serde_json::from_value::<StoredCatalogue>(Value::Object(record)) else { return };
+            let Ok(Some(record)) = self.shared.read().await else { return };
+            let Ok(mut known) = serde_json::from_value::<StoredCatalogue>(Value::Object(record)) else {
+                return;
+            };
+            known.settings = known.settings.iter().map(Setting::without_value).collect();
             self.shared.written.lock().await.clone_from(&known);
             let mut current = self.shared.known.lock();
             if *current == StoredCatalogue::default() {
@@ -221,6 +246,13 @@ impl Catalogue {
             }
         };
         self.loaded.get_or_init(|| load).await;
+    }
+
+    /// Reads what an administrator has written into the record since it was loaded. If the store does not answer in
+    /// time, the earlier values apply.
+    pub async fn reread_defaults(&self) {
+        self.load().await;
+        let _ = tokio::time::timeout(STORE_LIMIT, self.shared.read()).await;
     }
 
     /// Stores the agent's capabilities. Drops the settings and commands of another version.
@@ -246,9 +278,32 @@ impl Catalogue {
         self.shared.known.lock().settings.clone()
     }
 
-    /// Stores the settings of a newly opened session.
-    pub fn learn(&self, settings: &[Setting]) {
-        self.change(|known| known.settings = settings.to_vec());
+    /// Stores the settings in the answer to `session/new`, whose values are the agent's own defaults. An agent that
+    /// reports its settings only later has those of its earlier sessions, without defaults.
+    pub fn learn_defaults(&self, settings: &[Setting]) {
+        self.change(|known| {
+            if !settings.is_empty() {
+                known.settings = settings.iter().map(Setting::without_value).collect();
+            }
+            known.own_defaults = values_of(settings);
+        });
+    }
+
+    /// Stores settings of a session that are not known yet, without their values, which are the session's own.
+    pub fn learn_more(&self, settings: &[Setting]) {
+        let is_new = |known: &StoredCatalogue, setting: &Setting| {
+            known.settings.iter().all(|known| known.option.id != setting.option.id)
+        };
+        if settings.iter().any(|setting| is_new(&self.shared.known.lock(), setting)) {
+            self.change(|known| {
+                let new: Vec<Setting> = settings
+                    .iter()
+                    .filter(|setting| is_new(known, setting))
+                    .map(Setting::without_value)
+                    .collect();
+                known.settings.extend(new);
+            });
+        }
     }
 
     /// Stores the slash commands.
@@ -284,10 +339,20 @@ impl Catalogue {
         json!({ "type": "object", "properties": properties })
     }
 
-    /// Returns the initial values of a session.
+    /// Returns the initial values of a session: the agent's own defaults, overridden by those of an administrator.
     pub fn defaults(&self) -> JsonObject {
-        let known = self.shared.known.lock();
-        known.settings.iter().map(|setting| (setting.option.id.clone(), setting.value())).collect()
+        let (known, written) = (self.shared.known.lock(), self.shared.defaults.lock());
+        let value = |setting: &Setting| {
+            let id = &setting.option.id;
+            let value = written.get(id).or_else(|| known.own_defaults.get(id))?;
+            Some((id.clone(), value.clone()))
+        };
+        known.settings.iter().filter_map(value).collect()
+    }
+
+    /// Returns the defaults that an administrator wrote, which the agent receives at the start of a session.
+    pub fn written_defaults(&self) -> JsonObject {
+        self.shared.defaults.lock().clone()
     }
 
     /// Returns a setting by its id.
@@ -333,17 +398,36 @@ impl Catalogue {
 }
 
 impl Shared {
-    /// Writes the record if it has changed. One write at a time, always with the current state.
+    /// Reads the record, and the administrator's part of it.
+    async fn read(&self) -> Result<Option<JsonObject>, Thrown> {
+        let Some(id) = self.id.clone() else { return Ok(None) };
+        let record = self.stored.get.call((id,)).await?;
+        let defaults = record.as_ref().and_then(|record| record.get(DEFAULTS)?.as_object().cloned());
+        *self.defaults.lock() = defaults.unwrap_or_default();
+        Ok(record)
+    }
+
+    /// Writes the record if it has changed, except for the administrator's part. One write at a time, always with the
+    /// current state.
     async fn store(&self) {
         let mut written = self.written.lock().await;
+        let Some(id) = self.id.clone().filter(|_| *written != *self.known.lock()) else { return };
+        let Ok(before) = self.read().await else { return };
         let now = self.known.lock().clone();
-        let Some(id) = self.id.clone().filter(|_| *written != now) else { return };
         let Ok(Value::Object(mut record)) = serde_json::to_value(&now) else { return };
         record.insert("id".to_owned(), id.into());
+        if let Some(defaults) = before.and_then(|mut before| before.remove(DEFAULTS)) {
+            record.insert(DEFAULTS.to_owned(), defaults);
+        }
         if self.stored.put.call((record,)).await.is_ok() {
             *written = now;
         }
     }
+}
+
+/// Returns the values of settings by id.
+fn values_of(settings: &[Setting]) -> JsonObject {
+    settings.iter().map(|setting| (setting.option.id.clone(), setting.value())).collect()
 }
 
 #[cfg(test)]

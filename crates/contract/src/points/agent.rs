@@ -264,6 +264,8 @@ pub struct Start {
     pub chat_id: Option<String>,
     /// The session's settings: the client's values over the defaults.
     pub settings: JsonObject,
+    /// Those of the settings that were chosen for the session; the others have the backend's defaults.
+    pub chosen_settings: JsonObject,
     /// The session's directory, a path.
     pub working_directory: Option<String>,
     /// Further directories.

@@ -240,26 +240,31 @@ impl Actor {
         }
     }
 
-    /// Applies settings and stores them with the session.
+    /// Applies settings and stores them with the session, without the defaults of the others.
     pub(super) async fn change_config(
         &mut self,
         changed: SessionConfigChangedAction,
         origin: Option<Origin>,
     ) -> Refused {
+        let mut chosen = match changed.replace {
+            Some(true) => JsonObject::new(),
+            _ => self.entry.view().record.values.clone(),
+        };
+        chosen.extend(changed.config.clone());
         let values = self.state.config.as_ref().map(|config| &config.values);
         let same = changed.replace != Some(true)
             && changed
                 .config
                 .iter()
                 .all(|(key, value)| values.and_then(|values| values.get(key)) == Some(value));
-        if same {
+        // A user who chooses a default has chosen it.
+        if same && (origin.is_none() || chosen == self.entry.view().record.values) {
             return Ok(());
         }
-        self.apply_session(StateAction::SessionConfigChanged(changed), origin);
-        if let Some(config) = &self.state.config {
-            let values = config.values.clone();
-            self.revise(|record| record.values = values);
+        if !same {
+            self.apply_session(StateAction::SessionConfigChanged(changed), origin);
         }
+        self.revise(|record| record.values = chosen);
         self.stored_session(self.keep_session()).await;
         Ok(())
     }

@@ -67,6 +67,7 @@ impl Actor {
             chat_uri: chat.uri.clone(),
             chat_id: (!first).then(|| chat.backend_id.clone().unwrap_or_else(|| chat.uri.clone())),
             settings: self.state.config.as_ref().map(|config| config.values.clone()).unwrap_or_default(),
+            chosen_settings: self.entry.view().record.values.clone(),
             working_directory: paths.first().cloned(),
             additional: (paths.len() > 1).then(|| paths[1..].to_vec()),
             tools: (!tools.is_empty()).then_some(tools),

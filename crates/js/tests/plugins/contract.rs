@@ -14,6 +14,7 @@ fn start(heard: &Arc<Mutex<Vec<String>>>, prefix: &str, held: &Arc<()>) -> Start
         chat_uri: "ahp-chat:/1".into(),
         chat_id: None,
         settings: json!({ "prefix": prefix }).as_object().cloned().unwrap(),
+        chosen_settings: Default::default(),
         working_directory: Some("/srv/work".into()),
         additional: None,
         client_plugins: None,

@@ -235,7 +235,11 @@ impl Conversation {
         }
         self.cost = (!continued).then_some(0.0);
         self.shared.catalogue.learn_facts(&self.shared.agent, facts);
-        self.shared.catalogue.learn(&settings);
+        let known = self.shared.catalogue.settings().into_iter().map(|setting| setting.option.id).collect();
+        match continued {
+            false => self.shared.catalogue.learn_defaults(&settings),
+            true => self.shared.catalogue.learn_more(&settings),
+        }
         self.children.clear();
         let exited = running.ended().boxed();
         self.live = Some(Live {
@@ -247,6 +251,7 @@ impl Conversation {
             exited: Some(exited),
             closed: false,
         });
+        self.show_unchosen(&known).await;
         self.apply_chosen().await;
         self.advance().await;
     }

@@ -123,7 +123,7 @@ impl Conversation {
             })
             .map(|setting| (setting.option.id.clone(), setting.value()))
             .collect();
-        self.shared.catalogue.learn(&live.settings);
+        self.shared.catalogue.learn_more(&live.settings);
         for (id, value) in moved {
             self.changed(id, value).await;
         }

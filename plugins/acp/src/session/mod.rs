@@ -116,6 +116,8 @@ pub struct Conversation {
     cwd: PathBuf,
     /// The agent's session.
     stored: Arc<Mutex<Stored>>,
+    /// Whether the session of the host is new.
+    is_new: bool,
     /// The agent's id of a session that is continued and was never a session of the host.
     imported: Option<String>,
     commands: mpsc::UnboundedReceiver<Command>,
@@ -146,7 +148,8 @@ pub struct Conversation {
     fork: Option<String>,
     /// The latest turn of the conversation.
     latest_turn: Option<String>,
-    /// Settings that users chose, over the agent's defaults.
+    /// The settings that are not left to the agent: chosen by users, changed by the agent itself in this session, or
+    /// written by an administrator.
     chosen: JsonObject,
     transcript: Transcript,
     /// The hidden context of the chat, until a prompt with it was answered.
@@ -306,7 +309,10 @@ impl Conversation {
         let named = start.settings.get(CONTINUES).and_then(Value::as_str).filter(|named| !named.is_empty());
         let new = start.resume.is_none() && start.fork_at.is_none() && start.rewind_at.is_none();
         // Only the first chat of a session continues it.
-        let imported = named.filter(|_| new && start.chat_id.is_none()).map(str::to_owned);
+        let is_new = new && start.chat_id.is_none();
+        let imported = named.filter(|_| is_new).map(str::to_owned);
+        let mut chosen = shared.catalogue.written_defaults();
+        chosen.extend(start.chosen_settings.clone());
         let more = start.additional.iter().flatten().map(PathBuf::from);
         let directories: Vec<PathBuf> = std::iter::once(cwd.clone()).chain(more).collect();
         Self {
@@ -319,7 +325,8 @@ impl Conversation {
             in_terminals,
             told_commands: 0,
             tools: start.tools.clone().unwrap_or_default(),
-            chosen: start.settings.clone(),
+            chosen,
+            is_new,
             imported,
             fork: forked_from(&shared.runtime, &start),
             latest_turn: start.seed.iter().flatten().last().map(|turn| turn.id.clone()),
@@ -367,6 +374,10 @@ impl Conversation {
 
     /// Runs until the conversation is closed.
     pub async fn run(mut self) {
+        if self.is_new {
+            // Those of an earlier session with this URI, which was removed while no conversation of it ran.
+            self.shared.standing.forget(&self.start.uri).await;
+        }
         if self.fork.is_some() {
             // The other conversation continues; its current state is forked.
             self.open().await;

@@ -1,9 +1,10 @@
 //! Changes of settings by users: one after the other, on a separate task, and before the next prompt.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::FutureExt;
-use ostler_contract::{Value, json};
+use ostler_contract::{JsonObject, Value, json};
 use tokio::sync::oneshot;
 
 use super::{Conversation, Live};
@@ -45,6 +46,25 @@ impl Conversation {
             self.changes.push_back(Change { id, value, of: Chooser::Opened, deferred: false });
         }
         self.change_next().await;
+    }
+
+    /// Reports the settings of an opened session that no user chose and that are not as clients see them: the agent has
+    /// another default by now, or its continued session has values of its own. The host itself shows the defaults of
+    /// settings that were not `known` before.
+    pub(super) async fn show_unchosen(&mut self, known: &HashSet<String>) {
+        let defaults = self.shared.catalogue.defaults();
+        let Some(live) = &self.live else { return };
+        let is_other = |setting: &&Setting| {
+            let id = &setting.option.id;
+            let shown = self.start.settings.get(id);
+            let shown = shown.or_else(|| defaults.get(id).filter(|_| !known.contains(id)));
+            !self.chosen.contains_key(id) && shown != Some(&setting.value())
+        };
+        let others = live.settings.iter().filter(is_other);
+        let config: JsonObject = others.map(|setting| (setting.option.id.clone(), setting.value())).collect();
+        if !config.is_empty() {
+            self.emit.session(json!({ "type": "session/configChanged", "config": config })).await;
+        }
     }
 
     /// Sends the next change to the agent. One at a time, because a setting can change the choices of another.
