@@ -66,7 +66,7 @@ pub struct Program {
     pub owner: Owner,
     /// The command that runs [`supervisor::main`], which marks a program that no cgroup contains before it runs.
     pub supervisor: Option<Vec<String>>,
-    /// Whether such a program is also supervised.
+    /// Whether the program is also supervised.
     pub supervised: bool,
 }
 

@@ -1,6 +1,7 @@
 //! Scopes, which contain everything that a program starts: a cgroup if one can be created, otherwise its process group,
 //! the marker in its environment, an inherited limit, and its descendants, with the daemon as the parent of those whose
-//! parent ended.
+//! parent ended. In both cases a supervisor ends it with the daemon, because nothing removes the cgroup of a daemon that
+//! was killed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -63,7 +64,7 @@ pub(crate) struct Prepared {
     memory: Option<PathBuf>,
     /// The limit that its processes inherit, if it has no cgroup.
     mark: Option<u64>,
-    /// Whether a command of the daemon's program starts the program and marks it.
+    /// Whether a command of the daemon's program starts the program, and marks it if it has no cgroup.
     helped: bool,
     supervised: bool,
 }
@@ -140,7 +141,12 @@ impl Scope {
         let signs =
             Signs { leader: self.leader, marker: (self.scopes.marker, &self.marker), mark: self.mark };
         match &self.cgroup {
-            Some(dir) => cgroup_members(dir),
+            Some(dir) => {
+                let mut members = cgroup_members(dir);
+                // A supervisor is not in the cgroup, which its program enters.
+                members.extend(Some(self.leader).filter(|_| self.supervised && matches!(life, Life::Led)));
+                members
+            }
             None => table::members(&signs, life),
         }
     }
@@ -164,10 +170,7 @@ impl Scope {
 
     /// Sends a signal to every process in the scope.
     pub fn signal(&self, signal: Signal) {
-        if signal == Signal::KILL
-            && let Some(dir) = &self.cgroup
-            && fs::write(dir.join("cgroup.kill"), "1").is_ok()
-        {
+        if signal == Signal::KILL && self.kill_cgroup() {
             return;
         }
         // A supervisor ends by itself after its program.
@@ -177,9 +180,17 @@ impl Scope {
     /// Kills every process in the scope, including the supervisor.
     pub fn kill_with_supervisor(&self) {
         match self.supervised {
-            true => self.tell(Signal::KILL, None),
+            true => {
+                self.kill_cgroup();
+                self.tell(Signal::KILL, None);
+            }
             false => self.signal(Signal::KILL),
         }
+    }
+
+    /// Kills every process in the cgroup; returns `false` if there is none.
+    fn kill_cgroup(&self) -> bool {
+        self.cgroup.as_ref().is_some_and(|dir| fs::write(dir.join("cgroup.kill"), "1").is_ok())
     }
 
     fn tell(&self, signal: Signal, spared: Option<Pid>) {
@@ -306,7 +317,7 @@ impl Scopes {
         Self { prefix, marker, open: Mutex::new(BTreeMap::new()), leaving: Mutex::new(Vec::new()) }
     }
 
-    /// Creates a scope for one program. Without a cgroup, the program is marked and supervised if possible.
+    /// Creates a scope for one program, which is supervised if possible. Without a cgroup it is also marked.
     pub(crate) fn prepare(&'static self, choice: ScopeChoice, helped: bool, supervised: bool) -> Prepared {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -325,7 +336,7 @@ impl Scopes {
             }
             _ => None,
         };
-        let helped = helped && cgroup.is_none() && cfg!(target_os = "linux");
+        let helped = helped && (cgroup.is_none() || supervised) && cfg!(target_os = "linux");
         let mark = cgroup.is_none().then(|| mark_of(number)).flatten();
         Prepared { scopes: self, marker, cgroup, memory, mark, helped, supervised: helped && supervised }
     }
@@ -348,18 +359,19 @@ impl Scopes {
         all.into_values().collect()
     }
 
-    /// Returns how programs are contained, for the log. Without a cgroup they are supervised.
+    /// Returns how programs are contained, for the log.
     pub fn containment(&self, choice: ScopeChoice, supervised: bool) -> String {
         let trial = own_cgroup().map(|own| (own.join(format!("{}0", self.own_prefix())), own));
-        match trial.filter(|(dir, _)| choice == ScopeChoice::Auto && usable(dir)) {
+        let groups = match trial.filter(|(dir, _)| choice == ScopeChoice::Auto && usable(dir)) {
             Some((dir, own)) => {
                 let _ = fs::remove_dir(dir);
                 format!("cgroups under {}", own.display())
             }
-            None if supervised && cfg!(target_os = "linux") => {
-                "process groups, each below a supervisor (ostler supervise)".to_owned()
-            }
             None => "process groups".to_owned(),
+        };
+        match supervised && cfg!(target_os = "linux") {
+            true => format!("{groups}, each below a supervisor (ostler supervise)"),
+            false => groups,
         }
     }
 

@@ -1,6 +1,6 @@
-//! The supervisor of a program that no cgroup contains: a process between the daemon and the program, which is the parent
-//! of every descendant whose own parent has ended. When the program or the daemon ends, it kills all of them, whatever they
-//! did to their group, session and environment.
+//! The supervisor of a program: a process between the daemon and the program, which is the parent of every descendant whose
+//! own parent has ended. When the program or the daemon ends, it kills all of them, whatever they did to their group,
+//! session and environment. It is not in the cgroup of the program, if that has one.
 //!
 //! It runs in two steps. The first starts the program with its own stdin, stdout and stderr. The second is the same
 //! process, executed again without these, so that only the program has them open. Both block all signals. The second

@@ -121,6 +121,23 @@ async fn the_next_start_removes_what_a_killed_daemon_left() {
 }
 
 #[tokio::test]
+async fn a_killed_daemon_leaves_nothing_without_another_start() {
+    for scope in SCOPES {
+        let stage = Stage::with(stubborn(), json!({ "scope": scope }));
+        let daemon = stage.daemon.child.id();
+        let mut talk = stage.talk().await;
+        talk.say("hello").await;
+        let running = left(daemon);
+        assert!(running.iter().any(|line| line.contains("sleep 300")), "{scope}: {running:?}");
+        // Starting daemons of other tests could also end what this one leaves.
+        assert_eq!(supervisors(daemon), 1, "{scope}");
+        stage.daemon.signal(Signal::KILL);
+        none_is_left(daemon).await;
+        assert!(wait_for(|| (supervisors(daemon) == 0).then_some(())).is_some(), "{scope}");
+    }
+}
+
+#[tokio::test]
 async fn no_agent_starts_before_the_first_turn() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let stage = Stage::new(json!({ "log": log.path() }));
