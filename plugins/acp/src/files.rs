@@ -1,11 +1,11 @@
 //! `fs/*`: reading and writing of files by agents through the host, within the session's directories.
 
-use std::fs::Metadata;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt as _};
 use ostler_contract::{Value, json};
-use tokio::io::AsyncReadExt;
 
 use crate::agent_connection::Failure;
 use crate::buffers::Unsaved;
@@ -13,12 +13,21 @@ use crate::protocol::member;
 
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
+/// The flag that opens a pipe without waiting for its other end.
+const NONBLOCK: i32 = 0o4000;
 
 /// The directories of a session.
 #[derive(Debug, Clone)]
 pub struct Files {
     directories: Vec<PathBuf>,
     unsaved: Option<Unsaved>,
+}
+
+/// A file by its path below a directory of the session, both without links.
+#[derive(Debug)]
+struct Inside {
+    directory: PathBuf,
+    below: PathBuf,
 }
 
 impl Files {
@@ -47,7 +56,7 @@ impl Files {
                 };
                 let text = match open {
                     Some(text) => text,
-                    None => read(&file).await.map_err(|why| refused(&path, &why))?,
+                    None => blocking(move || file.read()).await.map_err(|why| refused(&path, &why))?,
                 };
                 let lines = |name| member::<usize>(params, name);
                 Ok(json!({ "content": part(&text, lines("line"), lines("limit")) }))
@@ -55,29 +64,69 @@ impl Files {
             "fs/write_text_file" => {
                 let text: String =
                     member(params, "content").ok_or_else(|| Failure::bad_params("content is missing"))?;
-                if let Ok(there) = tokio::fs::metadata(&file).await {
-                    regular(&there).map_err(|why| refused(&path, &why))?;
-                }
-                tokio::fs::write(&file, text).await.map_err(|why| refused(&path, &why))?;
+                blocking(move || file.write(&text)).await.map_err(|why| refused(&path, &why))?;
                 Ok(json!({}))
             }
             other => Err(Failure::unknown_method(other)),
         }
     }
 
-    /// Returns the real path of a file, if it is inside one of the directories.
-    async fn inside(&self, path: &Path) -> Result<PathBuf, Failure> {
+    /// Returns the place of a file, if it is inside one of the directories.
+    async fn inside(&self, path: &Path) -> Result<Inside, Failure> {
         if !path.is_absolute() {
             return Err(Failure::bad_params(format!("{} is not an absolute path", path.display())));
         }
         let real = real(path).await.map_err(|why| refused(path, &why))?;
-        match contains(&self.directories, &real).await {
-            true => Ok(real),
-            false => {
-                Err(Failure::bad_params(format!("{} is outside the session's directories", path.display())))
+        for directory in &self.directories {
+            if let Ok(directory) = tokio::fs::canonicalize(directory).await
+                && let Ok(below) = real.strip_prefix(&directory)
+            {
+                let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+                return Ok(Inside { below: below.to_owned(), directory });
             }
         }
+        Err(Failure::bad_params(format!("{} is outside the session's directories", path.display())))
     }
+}
+
+impl Inside {
+    /// Opens the file below the open directory. A link that has replaced a part of the path since it was resolved does
+    /// not lead out of the directory.
+    fn open(&self, options: &mut OpenOptions) -> io::Result<cap_std::fs::File> {
+        let directory = Dir::open_ambient_dir(&self.directory, ambient_authority())?;
+        if let Ok(there) = directory.metadata(&self.below) {
+            regular(&there)?;
+        }
+        let file = directory.open_with(&self.below, options.custom_flags(NONBLOCK))?;
+        regular(&file.metadata()?)?;
+        Ok(file)
+    }
+
+    fn read(&self) -> io::Result<String> {
+        let file = self.open(OpenOptions::new().read(true))?;
+        let too_large = || io::Error::other(format!("the file is larger than {LARGEST} bytes"));
+        if file.metadata()?.len() > LARGEST {
+            return Err(too_large());
+        }
+        // The size of some files is not known before they are read.
+        let mut text = String::new();
+        file.take(LARGEST + 1).read_to_string(&mut text)?;
+        match u64::try_from(text.len()) {
+            Ok(length) if length <= LARGEST => Ok(text),
+            _ => Err(too_large()),
+        }
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        let mut file = self.open(OpenOptions::new().write(true).create(true).truncate(false))?;
+        file.set_len(0)?;
+        file.write_all(text.as_bytes())
+    }
+}
+
+/// Runs work on files outside the runtime's threads.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
 /// Returns whether a real path is inside one of the directories.
@@ -112,22 +161,6 @@ async fn real(path: &Path) -> io::Result<PathBuf> {
             Ok(tokio::fs::canonicalize(parent).await?.join(name))
         }
         other => other,
-    }
-}
-
-async fn read(file: &Path) -> io::Result<String> {
-    let there = tokio::fs::metadata(file).await?;
-    regular(&there)?;
-    let too_large = || io::Error::other(format!("the file is larger than {LARGEST} bytes"));
-    if there.len() > LARGEST {
-        return Err(too_large());
-    }
-    // The size of some files is not known before they are read.
-    let mut text = String::new();
-    tokio::fs::File::open(file).await?.take(LARGEST + 1).read_to_string(&mut text).await?;
-    match u64::try_from(text.len()) {
-        Ok(length) if length <= LARGEST => Ok(text),
-        _ => Err(too_large()),
     }
 }
 
@@ -192,5 +225,35 @@ mod tests {
         let params = json!({ "path": inside.join("new"), "content": "a\nb\n", "line": 2 });
         files.serve(write, &params).await.unwrap();
         assert_eq!(files.serve(read, &params).await.unwrap(), json!({ "content": "b\n" }));
+    }
+
+    #[tokio::test]
+    async fn a_link_that_replaces_a_folder_after_the_check_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (inside, outside) = (folder.path().join("in"), folder.path().join("out"));
+        std::fs::create_dir_all(inside.join("d")).unwrap();
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("secret"), "secret").unwrap();
+        let files = Files::within(vec![inside.clone()]);
+        for (name, target) in [("d/new", "out"), ("d/secret", "out"), ("f", "out/secret")] {
+            let link = inside.join(name.split('/').next().unwrap());
+            let place = files.inside(&inside.join(name)).await.unwrap();
+            std::fs::remove_dir_all(&link).or_else(|_| std::fs::remove_file(&link)).ok();
+            for to in [folder.path().join(target), Path::new("..").join(target)] {
+                std::os::unix::fs::symlink(to, &link).unwrap();
+                place.write("changed").unwrap_err();
+                place.read().unwrap_err();
+                std::fs::remove_file(&link).unwrap();
+            }
+            std::fs::create_dir(inside.join("d")).ok();
+        }
+        assert_eq!(std::fs::read_to_string(outside.join("secret")).unwrap(), "secret");
+        assert!(!outside.join("new").exists());
+        // A link that stays inside is one of the session's own files.
+        std::fs::write(inside.join("own"), "").unwrap();
+        let place = files.inside(&inside.join("g")).await.unwrap();
+        std::os::unix::fs::symlink("own", inside.join("g")).unwrap();
+        place.write("changed").unwrap();
+        assert_eq!(std::fs::read_to_string(inside.join("own")).unwrap(), "changed");
     }
 }
