@@ -342,6 +342,18 @@ impl Agent {
                 "!heard" => self.say(&texts.join(" | ")),
                 "!blocks" => self.say(&blocks.to_string()),
                 "!update" => self.update(json()),
+                "!commands" => {
+                    let command = |at| json!({ "name": format!("c{at}"), "description": "x".repeat(200) });
+                    let commands: Vec<Value> = (0..rest.parse::<u64>().unwrap()).map(command).collect();
+                    self.update(json!({ "sessionUpdate": "available_commands_update", "availableCommands": commands }));
+                }
+                "!calls" => {
+                    for at in 0..rest.parse::<u64>().unwrap() {
+                        let call = json!({ "sessionUpdate": "tool_call", "toolCallId": format!("c{at}"), "title": "Call",
+                            "status": "completed" });
+                        self.update(call);
+                    }
+                }
                 "!notify" => {
                     let (method, params) = rest.split_once(' ').unwrap();
                     let params: Value = serde_json::from_str(params).unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::support::wait_within;
-use crate::talk::{Stage, last, text_of};
+use crate::talk::{Stage, all, last, text_of};
 
 /// The most memory that a process has occupied, in MiB.
 fn peak(pid: u32) -> u64 {
@@ -67,6 +67,49 @@ async fn updates_before_the_session_is_open_are_retained_up_to_a_limit() {
     assert!(grown < 25, "40 MB of early text took {grown} MiB");
     assert!(text_of(&seen).ends_with("on"), "{:?}", last(&seen));
     stage.folder.wait_for_log("updates that the agent sent before its session was open are left out");
+}
+
+#[tokio::test]
+async fn long_lists_of_an_agent_are_left_out_before_they_take_memory() {
+    let stage = Stage::new(json!({}));
+    let mut talks = [stage.talk().await, stage.talk_in("fake:/two", json!({})).await];
+    for talk in &mut talks {
+        talk.say("hello").await;
+    }
+    let before = peak(stage.daemon.child.id());
+    for talk in &mut talks {
+        let seen = talk.turn("!commands 2000\n!say on").await;
+        let listed = all(&seen, "session/customizationUpdated");
+        assert_eq!(listed[0]["customization"]["children"].as_array().unwrap().len(), 1000);
+        // Such a message is not even parsed.
+        let seen = talk.turn("!commands 60000\n!say on").await;
+        assert!(all(&seen, "session/customizationUpdated").is_empty());
+        assert_eq!(text_of(&seen), "on");
+    }
+    let grown = peak(stage.daemon.child.id()) - before;
+    println!("grown by {grown} MiB");
+    assert!(grown < 100, "four lists of commands took {grown} MiB");
+    stage.folder.wait_for_log("availableCommands has more than 1000 entries");
+    stage.folder.wait_for_log("a message of more than 100000 values is left out");
+    let stored = stage.folder.read("acp-agents/fake.md");
+    assert!(stored.len() < 400 << 10, "{}", stored.len());
+    // A request cannot be left out.
+    let many: Vec<u8> = vec![0; 150_000];
+    let error =
+        talks[0].fail(&format!("!request fs/read_text_file {}", json!({ "path": "/a", "x": many }))).await;
+    assert!(error["message"].as_str().unwrap().contains("more than 100000 values"), "{error}");
+    assert_eq!(talks[0].say("!say on").await, "on");
+}
+
+#[tokio::test]
+async fn the_calls_of_a_turn_are_limited() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let seen = talk.turn("!calls 6000\n!say on").await;
+    assert_eq!(last(&seen)["type"], "chat/turnComplete", "{:#?}", last(&seen));
+    assert_eq!(all(&seen, "chat/toolCallStart").len(), 5000);
+    assert!(text_of(&seen).ends_with("on"));
+    stage.folder.wait_for_log("a turn has more than 5000 tool calls");
 }
 
 #[tokio::test]

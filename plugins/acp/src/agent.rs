@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use crate::SCOPES;
 use crate::agent_connection::{Failure, Incoming, Offer, PROTOCOL_VERSION, Wire};
 use crate::errors::{AgentError, plain};
+use crate::limits;
 use crate::machine;
 use crate::masks::Masks;
 use crate::options::{AgentOptions, Runtime, Unstable};
@@ -138,9 +139,8 @@ impl AgentFacts {
             embedded: has("/agentCapabilities/promptCapabilities/embeddedContext"),
             mcp_http: has("/agentCapabilities/mcpCapabilities/http"),
             mcp_sse: has("/agentCapabilities/mcpCapabilities/sse"),
-            auth: answer
-                .get("authMethods")
-                .and_then(Value::as_array)
+            auth: limits::SIGN_INS
+                .of(answer)
                 .into_iter()
                 .flatten()
                 .filter_map(|method| {

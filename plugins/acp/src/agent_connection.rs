@@ -4,41 +4,33 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use agent_client_protocol::v1::{ConnectionTo, Dispatch, Responder};
 use agent_client_protocol::{Agent, Client, Error, ErrorCode, Lines, RequestCancellation, UntypedMessage};
 use futures::{Stream, StreamExt};
 use ostler_contract::{Budget, Charge, Value, json};
-use parking_lot::Mutex;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::answers::{Answers, OpenRequest, UNANSWERED};
-use crate::errors::plain;
+use crate::limits;
 use crate::masks::Masks;
 use crate::protocol::Update;
+use crate::reading::{Unread, incoming_lines};
 use crate::weight::text_size;
 pub use crate::weight::weight;
 
 /// The supported version of the protocol.
 pub const PROTOCOL_VERSION: u64 = 1;
-/// The longest message, in bytes. A longer one ends the connection.
-const LONGEST: usize = 16 << 20;
 /// The number of messages that wait for the conversation, at which the agent is not read.
 const WAITING: usize = 32;
 /// Their maximum memory, in bytes; a larger one waits alone.
 const WAITING_BYTES: usize = 2 << 20;
-/// The maximum number of messages that an agent has not read. More end the connection.
-const UNREAD_MESSAGES: usize = 20_000;
-/// The maximum number of successive lines that are not messages. More end the connection.
-const NOISE: usize = 10_000;
 /// How long the output of an agent that no longer reads can be open before the connection ends.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
-/// The retained length of a line that is not a message, for an error.
-const NOISE_SHOWN: usize = 200;
 
 /// A message of an agent that is not an answer.
 #[derive(Debug)]
@@ -58,6 +50,8 @@ pub enum Incoming {
     Request(Request),
     /// A question with a URL was answered at that URL; contains the agent's name for it.
     ElicitationComplete(String),
+    /// Something of its messages exceeds a limit and is left out; contains the line for the log.
+    LeftOut(String),
 }
 
 /// A request of an agent. One that is dropped is answered with an error.
@@ -194,7 +188,14 @@ pub struct Wire {
 
 /// The first line of stdout that was not a message.
 #[derive(Debug, Clone, Default)]
-struct Noise(Arc<Mutex<Option<String>>>);
+pub struct Noise(Arc<Mutex<Option<String>>>);
+
+impl Noise {
+    /// Returns the line, if there was one.
+    pub fn first(&self) -> MutexGuard<'_, Option<String>> {
+        self.0.lock()
+    }
+}
 
 /// Why the agent's output is no longer read, if the agent did not close it.
 #[derive(Debug, Clone, Default)]
@@ -218,11 +219,19 @@ impl Wire {
         let (noise, answers, gate) = (Noise::default(), Answers::new(), Gate::default());
         let broken = Broken::default();
         let (reading, read) = watch::channel(());
-        let incoming_lines =
-            incoming_lines((stdout, reading), (noise.clone(), masks.clone()), gate.clone(), answers.clone());
+        let taken = Arc::new(Notify::new());
+        let unread = Unread {
+            noise: noise.clone(),
+            masks: masks.clone(),
+            gate: gate.clone(),
+            answers: answers.clone(),
+            tell: tell.clone(),
+            taken: taken.clone(),
+        };
+        let incoming_lines = incoming_lines((stdout, reading), unread);
         let lines = Lines::new(outgoing(stdin, answers.clone(), read), noted(incoming_lines, broken.clone()));
         let (waiting, answered) = (Budget::new(WAITING_BYTES), answers.clone());
-        let handler = Handler { tell, waiting, gate, answers: answered, offer, masks: masks.clone() };
+        let handler = Handler { tell, waiting, gate, taken, answers: answered, offer, masks: masks.clone() };
         let receive =
             async move |message: Dispatch<UntypedMessage, UntypedMessage>,
                         _connection: ConnectionTo<Agent>| { handler.receive(message).await };
@@ -284,7 +293,7 @@ impl Wire {
 
     /// The first line of stdout that was not a message.
     pub fn noise(&self) -> Option<String> {
-        self.noise.0.lock().clone()
+        self.noise.first().clone()
     }
 
     /// Why the agent's output is no longer read, if the agent did not close it.
@@ -294,7 +303,7 @@ impl Wire {
 }
 
 /// Locked while a message waits for room in the conversation, so that nothing more is read.
-type Gate = Arc<tokio::sync::Mutex<()>>;
+pub type Gate = Arc<tokio::sync::Mutex<()>>;
 
 /// Receives the agent's requests and notifications.
 struct Handler {
@@ -302,6 +311,8 @@ struct Handler {
     /// The budget of messages that wait for the conversation.
     waiting: Budget,
     gate: Gate,
+    /// Notified when a message was taken.
+    taken: Arc<Notify>,
     answers: Answers,
     offer: Offer,
     masks: Masks,
@@ -309,6 +320,12 @@ struct Handler {
 
 impl Handler {
     async fn receive(&self, message: Dispatch<UntypedMessage, UntypedMessage>) -> Result<(), Error> {
+        let received = self.take(message).await;
+        self.taken.notify_waiters();
+        received
+    }
+
+    async fn take(&self, message: Dispatch<UntypedMessage, UntypedMessage>) -> Result<(), Error> {
         match message {
             Dispatch::Response(result, router) => router.route_with_result(result),
             Dispatch::Notification(message) => {
@@ -317,6 +334,9 @@ impl Handler {
                 let incoming = match method.as_str() {
                     "session/update" => {
                         let Some(charge) = self.waiting.take(weight(&params)).await else { return Ok(()) };
+                        if let Some(line) = params.get("update").and_then(limits::left_out) {
+                            let _ = self.tell.send(Incoming::LeftOut(line)).await;
+                        }
                         Incoming::Update {
                             session: params
                                 .get("sessionId")
@@ -406,88 +426,6 @@ fn noted(
     })
 }
 
-/// Reads the agent's messages, one per line. Lines that are not JSON objects are skipped; the first one is retained.
-///
-/// `reading` is dropped at their end.
-fn incoming_lines(
-    (stdout, reading): (ChildStdout, watch::Sender<()>),
-    (noise, masks): (Noise, Masks),
-    gate: Gate,
-    answers: Answers,
-) -> impl Stream<Item = io::Result<String>> + Send {
-    let ended = AtomicBool::new(false);
-    futures::stream::unfold((BufReader::new(stdout), ended, reading), move |(mut stdout, ended, reading)| {
-        let (noise, masks) = (noise.clone(), masks.clone());
-        let (gate, answers) = (gate.clone(), answers.clone());
-        async move {
-            if ended.load(Ordering::Relaxed) {
-                return None;
-            }
-            drop(gate.lock().await);
-            if answers.unwritten() > UNREAD_MESSAGES {
-                ended.store(true, Ordering::Relaxed);
-                return Some((
-                    Err(io::Error::other(format!("it left more than {UNREAD_MESSAGES} messages unread"))),
-                    (stdout, ended, reading),
-                ));
-            }
-            let mut wasted = 0;
-            loop {
-                let line = match next_line(&mut stdout).await {
-                    Ok(Some(line)) => line,
-                    Ok(None) => return None,
-                    Err(why) => {
-                        ended.store(true, Ordering::Relaxed);
-                        return Some((Err(why), (stdout, ended, reading)));
-                    }
-                };
-                if is_message(&line) {
-                    return Some((Ok(line), (stdout, ended, reading)));
-                }
-                if !line.trim().is_empty() {
-                    let mut first = noise.0.lock();
-                    first.get_or_insert_with(|| {
-                        // It can have ended in the middle of a line.
-                        masks.hide_in_beginning(&plain(line.trim())).chars().take(NOISE_SHOWN).collect()
-                    });
-                }
-                wasted += 1;
-                if wasted > NOISE {
-                    ended.store(true, Ordering::Relaxed);
-                    let why = io::Error::other(format!("more than {NOISE} lines in a row were no messages"));
-                    return Some((Err(why), (stdout, ended, reading)));
-                }
-            }
-        }
-    })
-}
-
-/// Whether a line is a request, a notification or an answer.
-fn is_message(line: &str) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Members {
-        method: Option<serde::de::IgnoredAny>,
-        id: Option<serde::de::IgnoredAny>,
-    }
-    let members = serde_json::from_str::<Members>(line);
-    members.is_ok_and(|members| members.method.is_some() || members.id.is_some())
-}
-
-async fn next_line(stdout: &mut BufReader<ChildStdout>) -> io::Result<Option<String>> {
-    let mut line = Vec::new();
-    let limit = u64::try_from(LONGEST + 1).unwrap_or(u64::MAX);
-    if stdout.take(limit).read_until(b'\n', &mut line).await? == 0 {
-        return Ok(None);
-    }
-    if line.len() > LONGEST {
-        return Err(io::Error::other(format!("it sent a message of more than {} MiB", LONGEST >> 20)));
-    }
-    while matches!(line.last(), Some(b'\n' | b'\r')) {
-        line.pop();
-    }
-    Ok(Some(String::from_utf8_lossy(&line).into_owned()))
-}
-
 /// The capabilities of this client, which `initialize` announces. Requests for others are not served.
 #[derive(Debug, Clone)]
 pub struct Offer(Value);
@@ -574,7 +512,9 @@ mod tests {
 
     #[test]
     fn a_message_weighs_its_text_and_its_values() {
+        use crate::weight::EACH;
+
         let message = json!({ "a": ["text", null], "b": 1 });
-        assert_eq!((text_size(&message), weight(&message)), (6, 6 + 5 * VALUE));
+        assert_eq!((text_size(&message), weight(&message)), (6 + 5 * EACH, 6 + 5 * VALUE));
     }
 }

@@ -5,6 +5,7 @@ use ostler_contract::Value;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::limits::{self, List};
 use crate::masks::Masks;
 
 /// Parses a member; `None` if it is absent or has another type.
@@ -12,10 +13,9 @@ pub fn member<T: DeserializeOwned>(value: &Value, name: &str) -> Option<T> {
     value.get(name).filter(|member| !member.is_null()).and_then(|member| T::deserialize(member).ok())
 }
 
-/// Parses the valid entries of a list.
-pub fn entries<T: DeserializeOwned>(value: &Value, name: &str) -> Option<Vec<T>> {
-    let entries = value.get(name)?.as_array()?;
-    Some(entries.iter().filter_map(|entry| T::deserialize(entry).ok()).collect())
+/// Parses the valid entries of a list, within its limits.
+pub fn entries<T: DeserializeOwned>(value: &Value, list: &List) -> Option<Vec<T>> {
+    Some(list.of(value)?.filter_map(|entry| T::deserialize(entry).ok()).collect())
 }
 
 /// One `session/update`.
@@ -360,8 +360,8 @@ impl Update {
             "agent_message_chunk" => Some(chunk(Voice::Agent)),
             "agent_thought_chunk" => Some(chunk(Voice::Thought)),
             "tool_call" | "tool_call_update" => ToolCallChange::read(update).map(Self::ToolCall),
-            "plan" => entries(update, "entries").map(Self::Plan),
-            "available_commands_update" => entries(update, "availableCommands").map(Self::Commands),
+            "plan" => entries(update, &limits::PLAN).map(Self::Plan),
+            "available_commands_update" => entries(update, &limits::COMMANDS).map(Self::Commands),
             "current_mode_update" => member(update, "currentModeId").map(Self::Mode),
             "config_option_update" => ConfigOption::read_all(update).map(Self::ConfigOptions),
             "session_info_update" => Some(match update.get("title") {
@@ -418,15 +418,15 @@ impl Content {
 impl ToolCallChange {
     /// Parses a tool call; `None` if it has no id.
     pub fn read(call: &Value) -> Option<Self> {
-        let content = call.get("content").and_then(Value::as_array);
+        let content = limits::CONTENT.of(call);
         Some(Self {
             id: member(call, "toolCallId")?,
             title: member(call, "title"),
             name: member(call, "name"),
             kind: member(call, "kind"),
             status: member(call, "status"),
-            content: content.map(|content| content.iter().filter_map(ToolContent::read).collect()),
-            locations: entries(call, "locations"),
+            content: content.map(|content| content.filter_map(ToolContent::read).collect()),
+            locations: entries(call, &limits::LOCATIONS),
             raw_input: member(call, "rawInput"),
             raw_output: member(call, "rawOutput"),
         })
@@ -448,8 +448,7 @@ impl ToolContent {
 impl ConfigOption {
     /// Parses the `configOptions` of a message; `None` if it has none.
     pub fn read_all(message: &Value) -> Option<Vec<Self>> {
-        let options = message.get("configOptions")?.as_array()?;
-        Some(options.iter().filter_map(Self::read).collect())
+        Some(limits::OPTIONS.of(message)?.filter_map(Self::read).collect())
     }
 
     fn read(option: &Value) -> Option<Self> {
@@ -459,7 +458,7 @@ impl ConfigOption {
             (_, Value::Bool(on)) => ConfigValue::Boolean(*on),
             (Some("select") | None, Value::String(current)) => ConfigValue::Select {
                 current: current.clone(),
-                choices: Choice::read_all(option, "options", "value"),
+                choices: Choice::read_all(option, &limits::CHOICES, "value"),
             },
             _ => return None,
         };
@@ -475,13 +474,14 @@ impl ConfigOption {
 
 impl Choice {
     /// Parses a list of choices, flat or in groups, whose ids are in `key`.
-    pub fn read_all(message: &Value, list: &str, key: &str) -> Vec<Self> {
-        let entries = message.get(list).and_then(Value::as_array).into_iter().flatten();
+    pub fn read_all(message: &Value, list: &List, key: &str) -> Vec<Self> {
+        let entries = list.of(message).into_iter().flatten();
         entries
-            .flat_map(|entry| match entry.get("options").and_then(Value::as_array) {
-                Some(grouped) => grouped.iter().collect::<Vec<_>>(),
+            .flat_map(|entry| match limits::CHOICES.of(entry) {
+                Some(grouped) => grouped.collect::<Vec<_>>(),
                 None => vec![entry],
             })
+            .take(limits::CHOICES.most())
             .filter_map(|entry| {
                 let id: String = member(entry, key)?;
                 let name = member(entry, "name").unwrap_or_else(|| id.clone());

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell};
 
 use crate::agent::AgentFacts;
+use crate::limits;
 use crate::options::{AgentOptions, Model};
 use crate::protocol::{Choice, Command, ConfigOption, ConfigValue, member};
 
@@ -52,8 +53,8 @@ pub fn read(answer: &Value) -> Vec<Setting> {
     let mut settings: Vec<Setting> =
         options.into_iter().map(|option| Setting { option, via: Via::Option }).collect();
     let older = [
-        ("modes", "availableModes", "id", "currentModeId", MODE, "Mode", Via::Mode),
-        ("models", "availableModels", "modelId", "currentModelId", MODEL, "Model", Via::Model),
+        ("modes", &limits::MODES, "id", "currentModeId", MODE, "Mode", Via::Mode),
+        ("models", &limits::MODELS, "modelId", "currentModelId", MODEL, "Model", Via::Model),
     ];
     for (name, list, key, current, id, title, via) in older {
         let Some(state) = answer.get(name).filter(|state| state.is_object()) else { continue };

@@ -9,6 +9,7 @@ use ostler_contract::{Value, json};
 use tokio::time::Instant;
 
 use crate::emitter::Emitter;
+use crate::limits;
 use crate::protocol::{Chunk, Compaction, Content, Notice, PlanEntry, ToolCallChange, ToolStatus, Voice};
 use crate::terminals::Terminals;
 use crate::tool_content;
@@ -242,13 +243,22 @@ impl Turn {
         self.emit.chat(action).await;
     }
 
-    /// Handles a tool call, announced or changed, in either order.
-    pub async fn tool_call(&mut self, change: ToolCallChange, terminals: &Terminals) {
+    /// Returns whether a call is known, or the turn can have another one.
+    pub fn has_room_for(&self, id: &str) -> bool {
+        let (calls, repeated) = (self.calls.len(), usize::try_from(self.repeated).unwrap_or(usize::MAX));
+        (calls < limits::CALLS || self.calls.contains_key(id)) && repeated < limits::CALLS
+    }
+
+    /// Handles a tool call, announced or changed, in either order. Returns `false` if the turn has too many calls.
+    pub async fn tool_call(&mut self, change: ToolCallChange, terminals: &Terminals) -> bool {
+        if !self.has_room_for(&change.id) {
+            return false;
+        }
         self.open = None;
         let id = change.id.clone();
         let call = self.calls.entry(id.clone()).or_insert_with(|| ToolCall::new(id.clone()));
         if call.step == Step::Done {
-            return;
+            return true;
         }
         let (retitled, filled) = (
             change.title.is_some() || change.raw_input.is_some(),
@@ -267,6 +277,7 @@ impl Turn {
                 }
             }
         }
+        true
     }
 
     async fn announce(&mut self, id: &str) {
@@ -310,6 +321,8 @@ impl Turn {
         self.emit.chat(action).await;
         if let Some(call) = self.calls.get_mut(id) {
             call.step = Step::Done;
+            // Only its title and kind are needed if the agent asks about it again.
+            (call.whole.content, call.whole.raw_output) = (None, None);
         }
     }
 

@@ -3,14 +3,17 @@
 use ostler_contract::Value;
 use ostler_contract::budget::VALUE;
 
+/// What a value counts in the size of a message, in bytes.
+pub const EACH: usize = 16;
+
 /// Returns the approximate memory of a message.
 pub fn weight(value: &Value) -> usize {
     measure(value, VALUE)
 }
 
-/// Returns the length of a message's text.
+/// Returns the length of a message's text, and a little for each of its values: numbers without end are no text.
 pub fn text_size(value: &Value) -> usize {
-    measure(value, 0)
+    measure(value, EACH)
 }
 
 /// Adds the text of a message, and a constant for each of its values.

@@ -12,9 +12,11 @@ use crate::protocol::{Chunk, Command, ContextUsage, Cost, Update, Voice};
 use crate::settings::{MODE, Setting, Via};
 use crate::updates::Turn;
 
-/// The maximum number of logged names of unknown updates, and their length.
+/// The maximum number of logged lines about what is left out, and the length of a name in them.
 const NAMES: usize = 64;
 const NAME_SHOWN: usize = 100;
+/// The line about calls of a turn that are not shown.
+const TOO_MANY_CALLS: &str = "a turn has more than 5000 tool calls; the rest is left out";
 
 impl Conversation {
     pub(super) async fn message(&mut self, message: Incoming) {
@@ -31,6 +33,7 @@ impl Conversation {
                 }
             }
             Incoming::Request(request) => self.request(request).await,
+            Incoming::LeftOut(line) => self.log_once(&line),
             Incoming::ElicitationComplete(elicitation) => {
                 if let Some(id) = self.forms.completed(&elicitation)
                     && self.answer(&id, "accept", &Answers::new()).await
@@ -54,7 +57,10 @@ impl Conversation {
             Update::Title(title) => return self.title(title).await,
             Update::Subagent(change) => return self.subagent(change).await,
             Update::Nothing => return,
-            Update::Unknown(name) => return self.leave_out(&name),
+            Update::Unknown(name) => {
+                let short: String = name.chars().take(NAME_SHOWN).collect();
+                return self.log_once(&format!("an update is left out: {short:?}"));
+            }
             Update::Chunk(Chunk { voice: Voice::Agent | Voice::Thought, .. }) | Update::Notice(_) => {
                 self.speak().await;
             }
@@ -68,7 +74,12 @@ impl Conversation {
         let Some(turn) = self.prompted_turn() else { return };
         match update {
             Update::Chunk(chunk) => turn.chunk(chunk).await,
-            Update::ToolCall(call) => turn.tool_call(call, &terminals).await,
+            Update::ToolCall(call) => {
+                let is_shown = turn.tool_call(call, &terminals).await;
+                if !is_shown {
+                    self.log_once(TOO_MANY_CALLS);
+                }
+            }
             Update::Plan(entries) => turn.plan(entries).await,
             Update::Notice(notice) => turn.notice(notice).await,
             Update::Compaction(compaction) => turn.compaction(compaction).await,
@@ -135,11 +146,10 @@ impl Conversation {
         self.emit.session(json!({ "type": "session/configChanged", "config": { id: value } })).await;
     }
 
-    /// An update that this version does not know. Each name is logged once.
-    fn leave_out(&mut self, name: &str) {
-        let short: String = name.chars().take(NAME_SHOWN).collect();
-        if self.left_out.len() < NAMES && self.left_out.insert(short.clone()) {
-            self.log(format_args!("an update is left out: {short:?}"));
+    /// Logs that something of the agent is left out. Each line is logged once.
+    pub(super) fn log_once(&mut self, line: &str) {
+        if self.left_out.len() < NAMES && self.left_out.insert(line.to_owned()) {
+            self.log(line);
         }
     }
 

@@ -182,7 +182,7 @@ pub struct Conversation {
     named: bool,
     /// Slots for requests with large answers.
     serving: Arc<Semaphore>,
-    /// Names of skipped updates.
+    /// Logged lines about what is left out.
     left_out: HashSet<String>,
     /// The reported cost of the agent's session so far, and before the running turn.
     cost: Option<f64>,

@@ -79,7 +79,7 @@ impl Conversation {
         let Some((_, turn)) = child.and_then(|child| child.working.as_mut()) else { return true };
         match update {
             Update::Chunk(chunk) => turn.chunk(chunk).await,
-            Update::ToolCall(call) => turn.tool_call(call, &terminals).await,
+            Update::ToolCall(call) => drop(turn.tool_call(call, &terminals).await),
             Update::Plan(entries) => turn.plan(entries).await,
             Update::Notice(notice) => turn.notice(notice).await,
             _ => {}

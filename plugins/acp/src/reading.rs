@@ -1,0 +1,175 @@
+//! Reads the messages of an agent from its stdout.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use futures::Stream;
+use ostler_contract::Budget;
+use ostler_contract::budget::{SMALL, VALUE};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::ChildStdout;
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::agent_connection::{Gate, Incoming, Noise};
+use crate::answers::Answers;
+use crate::errors::plain;
+use crate::limits;
+use crate::masks::Masks;
+
+/// The longest message, in bytes. A longer one ends the connection.
+const LONGEST: usize = 16 << 20;
+/// The maximum number of messages that an agent has not read. More end the connection.
+const UNREAD_MESSAGES: usize = 20_000;
+/// The maximum number of successive lines that are not messages. More end the connection.
+const NOISE: usize = 10_000;
+/// The retained length of a line that is not a message, for an error.
+const NOISE_SHOWN: usize = 200;
+/// The memory of the parsed values of long messages of all agents, in bytes; a larger message is parsed alone.
+const PARSED: usize = 64 << 20;
+/// How long a long message counts against it while its conversation does not take it.
+const TAKEN: Duration = Duration::from_secs(10);
+
+/// The budget of the values of long messages, which are charged before they are parsed.
+static VALUES_OF_MESSAGES: LazyLock<Budget> = LazyLock::new(|| Budget::new(PARSED));
+
+/// What the reader of an agent's messages needs.
+#[derive(Clone)]
+pub struct Unread {
+    /// Receives the first line that is not a message.
+    pub noise: Noise,
+    /// The masks of that line.
+    pub masks: Masks,
+    /// Locked while nothing is read.
+    pub gate: Gate,
+    /// The answers that the agent has not read.
+    pub answers: Answers,
+    /// Receives what is left out.
+    pub tell: mpsc::Sender<Incoming>,
+    /// Notified when a message was taken.
+    pub taken: Arc<Notify>,
+}
+
+/// Reads the agent's messages, one per line. Lines that are not JSON objects are skipped; the first one is retained.
+///
+/// `reading` is dropped at their end.
+pub fn incoming_lines(
+    (stdout, reading): (ChildStdout, watch::Sender<()>),
+    unread: Unread,
+) -> impl Stream<Item = io::Result<String>> + Send {
+    let ended = AtomicBool::new(false);
+    futures::stream::unfold((BufReader::new(stdout), ended, reading), move |(mut stdout, ended, reading)| {
+        let unread = unread.clone();
+        async move {
+            if ended.load(Ordering::Relaxed) {
+                return None;
+            }
+            let line = unread.next(&mut stdout).await.transpose()?;
+            ended.store(line.is_err(), Ordering::Relaxed);
+            Some((line, (stdout, ended, reading)))
+        }
+    })
+}
+
+impl Unread {
+    /// Returns the next message; `None` at the end.
+    async fn next(&self, stdout: &mut BufReader<ChildStdout>) -> io::Result<Option<String>> {
+        drop(self.gate.lock().await);
+        if self.answers.unwritten() > UNREAD_MESSAGES {
+            return Err(io::Error::other(format!("it left more than {UNREAD_MESSAGES} messages unread")));
+        }
+        let mut wasted = 0;
+        loop {
+            let Some(line) = next_line(stdout).await? else { return Ok(None) };
+            match message_kind(&line) {
+                Some(kind) => {
+                    if self.charge(&line, kind).await? {
+                        return Ok(Some(line));
+                    }
+                }
+                None if line.trim().is_empty() => {}
+                None => {
+                    let mut first = self.noise.first();
+                    first.get_or_insert_with(|| {
+                        // It can have ended in the middle of a line.
+                        self.masks.hide_in_beginning(&plain(line.trim())).chars().take(NOISE_SHOWN).collect()
+                    });
+                }
+            }
+            wasted += 1;
+            if wasted > NOISE {
+                return Err(io::Error::other(format!("more than {NOISE} lines in a row were no messages")));
+            }
+        }
+    }
+
+    /// Charges the values of a message before it is parsed. Returns `false` for a notification with too many.
+    async fn charge(&self, line: &str, kind: MessageKind) -> io::Result<bool> {
+        if line.len() <= SMALL {
+            return Ok(true);
+        }
+        let values = limits::values_in(line);
+        if values > limits::VALUES {
+            let most = limits::VALUES;
+            return match kind {
+                MessageKind::Notification => {
+                    let left_out = format!("a message of more than {most} values is left out");
+                    let _ = self.tell.try_send(Incoming::LeftOut(left_out));
+                    Ok(false)
+                }
+                MessageKind::RequestOrAnswer => Err(io::Error::other(format!(
+                    "it sent a request or an answer of more than {most} values"
+                ))),
+            };
+        }
+        // From here on, so that no message is missed.
+        let taken = self.taken.clone().notified_owned();
+        if let Some(charge) = VALUES_OF_MESSAGES.take(line.len() + values * VALUE).await {
+            // Messages that the connection handles by itself are never taken.
+            tokio::spawn(async move {
+                let _ = tokio::time::timeout(TAKEN, taken).await;
+                drop(charge);
+            });
+        }
+        Ok(true)
+    }
+}
+
+/// The kind of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MessageKind {
+    Notification,
+    RequestOrAnswer,
+}
+
+/// Returns whether a line is a notification, or a request or an answer; `None` if it is no message.
+fn message_kind(line: &str) -> Option<MessageKind> {
+    #[derive(serde::Deserialize)]
+    struct Members {
+        method: Option<serde::de::IgnoredAny>,
+        id: Option<serde::de::IgnoredAny>,
+    }
+    let members = serde_json::from_str::<Members>(line).ok()?;
+    match (members.id, members.method) {
+        (Some(_), _) => Some(MessageKind::RequestOrAnswer),
+        (None, Some(_)) => Some(MessageKind::Notification),
+        (None, None) => None,
+    }
+}
+
+async fn next_line(stdout: &mut BufReader<ChildStdout>) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    let limit = u64::try_from(LONGEST + 1).unwrap_or(u64::MAX);
+    if stdout.take(limit).read_until(b'\n', &mut line).await? == 0 {
+        return Ok(None);
+    }
+    if line.len() > LONGEST {
+        return Err(io::Error::other(format!("it sent a message of more than {} MiB", LONGEST >> 20)));
+    }
+    while matches!(line.last(), Some(b'\n' | b'\r')) {
+        line.pop();
+    }
+    let line = String::from_utf8(line);
+    Ok(Some(line.unwrap_or_else(|invalid| String::from_utf8_lossy(invalid.as_bytes()).into_owned())))
+}
