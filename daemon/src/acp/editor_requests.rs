@@ -143,9 +143,13 @@ fn confirmed(request: &Value, outcome: &Value) -> Option<Value> {
     let chosen = outcome["optionId"].as_str()?;
     let call = &request["toolCall"];
     let offered = call["options"].as_array().into_iter().flatten().find(|option| option["id"] == chosen);
-    let approved = match offered {
-        Some(option) => option["kind"] != "deny",
-        None => chosen == ALLOW,
+    let offers_none = call["options"].as_array().is_none_or(Vec::is_empty);
+    let approved = match (offered, chosen) {
+        (Some(option), _) => option["kind"] != "deny",
+        (None, ALLOW) if offers_none => true,
+        (None, DENY) if offers_none => false,
+        // What was not offered means nothing.
+        (None, _) => return None,
     };
     let mut action = decided(request, approved);
     if offered.is_some() {
@@ -218,6 +222,9 @@ mod tests {
         let denied = chosen("no").unwrap();
         assert_eq!((&denied["approved"], &denied["selectedOptionId"]), (&json!(false), &json!("no")));
         assert_eq!(chosen("always-tool").unwrap()["approved"], true);
+        for unoffered in [ALLOW, DENY, "other", ""] {
+            assert_eq!(chosen(unoffered), None, "{unoffered}");
+        }
         let cancelled = json!({ "outcome": { "outcome": "cancelled" } });
         for undecided in [Some(&cancelled), None] {
             assert_eq!(action(&request, undecided, true), None, "another client may decide");

@@ -221,6 +221,9 @@ impl Agent {
             let answer = self.request(asked[0].as_str().unwrap(), asked[1].clone());
             self.answers.push(answer);
         }
+        for asked in self.config["unanswered"][&method].as_array().cloned().unwrap_or_default() {
+            self.ask(asked[0].as_str().unwrap(), asked[1].clone());
+        }
         if let Some(error) = self.config["refuse"].get(&method).cloned()
             && self.config["refusesUntil"].as_str().is_none_or(|flag| !Path::new(flag).exists())
         {
@@ -477,7 +480,7 @@ impl Agent {
         let id = json!(format!("fake-{}", self.next));
         self.asked.insert(id.to_string(), method.to_owned());
         // A question about another request is about no session.
-        if params.get("requestId").is_none() {
+        if params.get("requestId").is_none() && params.get("sessionId").is_none() {
             params["sessionId"] = self.session.as_str().into();
         }
         self.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));

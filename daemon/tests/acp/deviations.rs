@@ -219,7 +219,8 @@ async fn a_replay_where_the_host_has_the_turns_is_left_out() {
 async fn a_question_the_agent_takes_back_is_no_longer_asked() {
     let stage = Stage::new(json!({}));
     let mut talk = stage.talk().await;
-    let params = json!({ "toolCall": { "toolCallId": "c", "title": "Run ls" }, "options": [] });
+    let params = json!({ "toolCall": { "toolCallId": "c", "title": "Run ls" },
+        "options": [{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }] });
     talk.begin(&format!("!withdraw {params}")).await;
     let seen = talk.until(&["session/inputNeededRemoved"]).await;
     assert_eq!(last(&seen)["id"], "c");

@@ -8,6 +8,7 @@ mod support;
 mod account;
 mod agent;
 mod always;
+mod approvals;
 mod bots;
 mod client_plugins;
 mod command_turns;

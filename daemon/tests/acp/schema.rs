@@ -165,7 +165,7 @@ async fn every_kind_of_permission_and_outcome_is_used() {
         assert_eq!(told["outcome"], json!({ "outcome": "selected", "optionId": "x" }));
     }
     // The other outcome: there is no option of the kind that was chosen.
-    let ask = json!({ "toolCall": { "toolCallId": "c", "title": "none" }, "options": [] });
+    let ask = json!({ "toolCall": { "toolCallId": "c", "title": "none" }, "options": [{ "optionId": "no", "name": "No", "kind": "reject_once" }] });
     let turn = talk.begin(&format!("!request session/request_permission {ask}")).await;
     talk.until(&["session/inputNeededSet"]).await;
     let answer = json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": "c", "approved": true,

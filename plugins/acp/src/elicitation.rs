@@ -20,6 +20,8 @@ const ASKED: u32 = 10;
 #[derive(Debug)]
 struct Form {
     request: Request,
+    /// The agent's session that the request names; a question about a request names none.
+    session: Option<String>,
     /// Its turn.
     turn: String,
     /// The question in the form for clients, without its id.
@@ -125,10 +127,11 @@ impl Forms {
             let why = format!("the questions that wait for a user take more than {} MiB", WAITING >> 20);
             return Err((request, Failure::internal(why)));
         };
+        let session = member(params, "sessionId");
         let mut request = request;
         request.release();
         let turn = turn.to_owned();
-        let form = Form { request, turn, shown, fields, elicitation, asked: 0, _charge: charge };
+        let form = Form { request, session, turn, shown, fields, elicitation, asked: 0, _charge: charge };
         Ok(self.ask(form, None))
     }
 
@@ -188,6 +191,17 @@ impl Forms {
     /// Returns whether none waits.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// Cancels the questions that name another session, and returns their ids.
+    pub fn cancel_all_but(&mut self, session: &str) -> Vec<String> {
+        let is_other = |form: &Form| form.session.as_deref().is_some_and(|named| named != session);
+        let ids = self.open.iter().filter(|(_, form)| is_other(form)).map(|(id, _)| id.clone());
+        let ids: Vec<String> = ids.collect();
+        for id in &ids {
+            self.withdraw(id);
+        }
+        ids
     }
 
     /// Cancels all, and returns their ids.

@@ -40,6 +40,8 @@ pub const PLAN: List = list("entries", 1_000, 256 << 10);
 pub const CONTENT: List = list("content", 1_000, 64 << 20);
 /// The locations of a tool call.
 pub const LOCATIONS: List = list("locations", 1_000, 1 << 20);
+/// The options of a request for approval.
+pub const APPROVALS: List = list("options", 64, 256 << 10);
 /// The ways to sign in.
 pub const SIGN_INS: List = list("authMethods", 64, 256 << 10);
 

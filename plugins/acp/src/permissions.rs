@@ -1,11 +1,13 @@
-//! Approvals: converts the agent's options to those of the host, and the user's choice to that of the agent.
+//! Approvals: converts the agent's options to those of the host, and the user's choice to that of the agent. An answer
+//! never means more than the user said, and never the opposite.
 
 use std::collections::HashMap;
 
-use ostler_contract::{Value, json};
+use ostler_contract::{JsonObject, Value, json};
 use serde::{Deserialize, Serialize};
 
 use crate::agent_connection::Request;
+use crate::limits;
 use crate::protocol::{ToolCallChange, member};
 
 /// One option of an approval.
@@ -21,6 +23,10 @@ pub struct Choice {
 pub struct Question {
     choices: Vec<Choice>,
     request: Request,
+    /// The agent's session that the request names.
+    session: Option<String>,
+    /// Whether it has more options than a user can be shown.
+    too_many: bool,
     /// The subject of a standing answer.
     tool: String,
 }
@@ -32,6 +38,16 @@ pub struct Always {
     pub tool: String,
     /// The option.
     pub option: Choice,
+}
+
+/// What a user's answer meant to the agent.
+#[derive(Debug, PartialEq)]
+pub enum Decision {
+    /// What the user said; with a standing answer if the user named one.
+    Told(Option<Always>),
+    /// The user approved without an option, and no option approves exactly once: the request was answered as cancelled.
+    /// Contains the labels of the options that approve.
+    Unclear(Vec<String>),
 }
 
 /// The waiting requests, by tool call.
@@ -47,19 +63,38 @@ impl Question {
         let Some(call) = request.params.get("toolCall").and_then(ToolCallChange::read) else {
             return Err(request);
         };
-        let options = request.params.get("options").and_then(Value::as_array).into_iter().flatten();
-        let choices = options
-            .filter_map(|option| {
-                let id: String = member(option, "optionId")?;
-                Some(Choice {
-                    label: member(option, "name").unwrap_or_else(|| id.clone()),
-                    kind: member(option, "kind").unwrap_or_default(),
-                    id,
-                })
-            })
-            .collect();
+        let options = limits::APPROVALS.of(&request.params).into_iter().flatten();
+        let mut choices: Vec<Choice> = Vec::new();
+        for option in options {
+            let Some(id) = member::<String>(option, "optionId") else { continue };
+            let choice = Choice {
+                label: member(option, "name").unwrap_or_else(|| id.clone()),
+                kind: member(option, "kind").unwrap_or_default(),
+                id,
+            };
+            // One that is offered twice is one option.
+            if !choices.contains(&choice) {
+                choices.push(choice);
+            }
+        }
+        let session = member(&request.params, "sessionId");
+        let too_many = limits::APPROVALS.is_exceeded(&request.params);
         request.release();
-        Ok((call, Self { choices, request, tool: String::new() }))
+        Ok((call, Self { choices, request, session, too_many, tool: String::new() }))
+    }
+
+    /// Returns why no user can answer the request.
+    pub fn flaw(&self) -> Option<&'static str> {
+        let ambiguous =
+            |(at, choice): (usize, &Choice)| self.choices[..at].iter().any(|earlier| earlier.id == choice.id);
+        match self.choices.is_empty() {
+            _ if self.too_many => Some("with more options than can be shown"),
+            true => Some("without options"),
+            false if self.choices.iter().enumerate().any(ambiguous) => {
+                Some("with options that have the same id and cannot be told apart")
+            }
+            false => None,
+        }
     }
 
     /// Returns all options with their labels, in the agent's order, because two of the same kind can have different
@@ -73,11 +108,18 @@ impl Question {
         self.choices.iter().map(option).collect()
     }
 
-    /// The kinds of the options by id, if one of them creates a standing answer.
-    pub fn kinds(&self) -> Option<Value> {
-        let kinds =
-            || self.choices.iter().map(|choice| (choice.id.clone(), choice.kind.as_str().into())).collect();
-        self.choices.iter().any(Choice::always).then(kinds).map(Value::Object)
+    /// Returns what clients and the host need to know about the options, as `_meta`: their kinds by id, if one of them
+    /// creates a standing answer, and whether only a named option can approve.
+    pub fn about_options(&self) -> JsonObject {
+        let mut about = JsonObject::new();
+        if self.choices.iter().any(Choice::always) {
+            let kinds = self.choices.iter().map(|choice| (choice.id.clone(), choice.kind.as_str().into()));
+            about.insert("ostler.optionKinds".to_owned(), Value::Object(kinds.collect()));
+        }
+        if self.unnamed(true).is_none() {
+            about.insert("ostler.optionNeeded".to_owned(), true.into());
+        }
+        about
     }
 
     /// Resolves when the agent withdraws the request.
@@ -108,28 +150,39 @@ impl Question {
         self.request.answer(Ok(json!({ "outcome": outcome })));
     }
 
-    fn answer(self, approved: bool, option: Option<&str>) -> Option<Always> {
-        let named = option.and_then(|id| self.choices.iter().find(|choice| choice.id == id));
-        // A client that names no option approves or denies this once, as far as the agent offers that.
-        let of_kind = |kinds: &[&str]| {
-            kinds.iter().find_map(|kind| self.choices.iter().find(|choice| choice.kind == *kind))
+    /// Returns the option for an answer that names none: one that approves or denies this once. Of several that
+    /// approve, each means something else.
+    fn unnamed(&self, approved: bool) -> Option<&Choice> {
+        let kind = if approved { "allow_once" } else { "reject_once" };
+        let mut once = self.choices.iter().filter(|choice| choice.kind == kind);
+        let first = once.next();
+        first.filter(|_| !approved || once.next().is_none())
+    }
+
+    fn answer(self, approved: bool, option: Option<&str>) -> Decision {
+        let chosen = match option {
+            Some(id) => self.choices.iter().find(|choice| choice.id == id && choice.denies() != approved),
+            None => self.unnamed(approved),
         };
-        let named = named.filter(|choice| choice.denies() != approved);
-        let chosen = named.or_else(|| match approved {
-            true => of_kind(&["allow_once", "allow_always"]),
-            false => of_kind(&["reject_once", "reject_always"]),
-        });
+        let Some(chosen) = chosen.cloned() else {
+            let approving = self.choices.iter().filter(|choice| !choice.denies());
+            let labels = approving.map(|choice| choice.label.clone()).collect();
+            self.select(None);
+            return match approved {
+                true => Decision::Unclear(labels),
+                false => Decision::Told(None),
+            };
+        };
         // Only an option that a user named becomes a standing answer.
-        let always = named.filter(|choice| choice.always());
-        let always = always.map(|option| Always { tool: self.tool.clone(), option: option.clone() });
-        let chosen = chosen.cloned();
-        self.select(chosen.as_ref());
-        always
+        let always = option.is_some() && chosen.always();
+        let always = always.then(|| Always { tool: self.tool.clone(), option: chosen.clone() });
+        self.select(Some(&chosen));
+        Decision::Told(always)
     }
 
     /// Answers that the turn was cancelled.
     pub fn cancel(self) {
-        self.request.answer(Ok(json!({ "outcome": { "outcome": "cancelled" } })));
+        self.select(None);
     }
 }
 
@@ -145,16 +198,15 @@ impl Choice {
 }
 
 impl Questions {
-    /// Adds a request until it is answered. An earlier one about the same call is cancelled.
+    /// Adds a request until it is answered.
     pub fn add(&mut self, call: String, question: Question) {
         if let Some(earlier) = self.0.insert(call, question) {
             earlier.cancel();
         }
     }
 
-    /// Answers the request about a call with the user's choice, and returns the standing answer, if any; `None` if no
-    /// request waits.
-    pub fn answer(&mut self, call: &str, approved: bool, option: Option<&str>) -> Option<Option<Always>> {
+    /// Answers the request about a call with the user's choice; `None` if no request waits.
+    pub fn answer(&mut self, call: &str, approved: bool, option: Option<&str>) -> Option<Decision> {
         self.0.remove(call).map(|question| question.answer(approved, option))
     }
 
@@ -166,6 +218,19 @@ impl Questions {
     /// Returns whether none waits.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Cancels the requests that name another session, and returns their calls.
+    pub fn cancel_all_but(&mut self, session: &str) -> Vec<String> {
+        let is_other =
+            |question: &Question| question.session.as_deref().is_some_and(|named| named != session);
+        let others = self.0.extract_if(|_, question| is_other(question));
+        others
+            .map(|(call, question)| {
+                question.cancel();
+                call
+            })
+            .collect()
     }
 
     /// Cancels all, and returns their calls.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ostler_contract::points::Emit;
 use ostler_contract::wire::StateAction;
 use ostler_contract::wire::actions::{ChatDeltaAction, ChatReasoningAction};
-use ostler_contract::{Value, json};
+use ostler_contract::{JsonObject, Value, json};
 use tokio::time::Instant;
 
 use crate::emitter::Emitter;
@@ -326,9 +326,9 @@ impl Turn {
         }
     }
 
-    /// Applies the call of a request for approval. Returns the subject of a standing answer. An ended call, such as a
-    /// denied one, becomes another call of the host when the agent requests approval again.
-    pub async fn asked_about(&mut self, change: ToolCallChange) -> String {
+    /// Applies the call of a request for approval. Returns the host's id of it, and the subject of a standing answer. An
+    /// ended call, such as a denied one, becomes another call of the host when the agent requests approval again.
+    pub async fn asked_about(&mut self, change: ToolCallChange) -> (String, String) {
         self.open = None;
         let id = change.id.clone();
         let call = self.calls.entry(id.clone()).or_insert_with(|| ToolCall::new(id.clone()));
@@ -345,9 +345,9 @@ impl Turn {
         }
         // A request for approval contains no status: the call waits.
         call.whole.merge(ToolCallChange { status: None, ..change });
-        let tool = call.standing();
+        let (shown, tool) = (call.shown.clone(), call.standing());
         self.announce(&id).await;
-        tool
+        (shown, tool)
     }
 
     /// Approves a call with a standing answer.
@@ -363,7 +363,7 @@ impl Turn {
     pub async fn ask(
         &mut self,
         id: &str,
-        (options, kinds): (&Value, Option<Value>),
+        (options, about): (&Value, JsonObject),
         terminals: &Terminals,
     ) -> Option<(String, Value)> {
         let call = self.calls.get_mut(id)?;
@@ -373,8 +373,8 @@ impl Turn {
         let mut action = call.ready(&self.id);
         action["confirmationTitle"] = title.as_str().into();
         action["options"] = options.clone();
-        if let Some(kinds) = kinds {
-            action["_meta"]["ostler.optionKinds"] = kinds;
+        for (name, value) in about {
+            action["_meta"][name] = value;
         }
         if let Some(edits) = &edits {
             action["edits"] = edits.clone();
@@ -394,6 +394,23 @@ impl Turn {
             state["_meta"]["ostler.content"] = content.into();
         }
         Some((shown, state))
+    }
+
+    /// Returns the host's id of a call that waits for approval.
+    pub fn waiting(&self, id: &str) -> Option<String> {
+        self.calls.get(id).filter(|call| call.step == Step::Asked).map(|call| call.shown.clone())
+    }
+
+    /// Ends a call whose request for approval was answered as cancelled.
+    pub async fn refuse(&mut self, shown: &str, why: &str) {
+        let Some(call) = self.calls.values_mut().find(|call| call.shown == shown) else { return };
+        if std::mem::replace(&mut call.step, Step::Done) == Step::Done {
+            return;
+        }
+        let mut action = call.action("chat/toolCallComplete", &self.id);
+        action["result"] =
+            json!({ "success": false, "pastTenseMessage": call.title(), "error": { "message": why } });
+        self.emit.chat(action).await;
     }
 
     /// Marks an approved call as running, whether or not the agent reports it.
@@ -504,13 +521,18 @@ impl ToolCall {
     }
 
     /// Returns the subject of a standing answer: the tool. Shells and tools of an unspecific kind can do anything, so
-    /// for them it includes the call's title.
+    /// for them it includes the call's title and command.
     fn standing(&self) -> String {
         let whole = &self.whole;
         let limited = ["read", "edit", "search", "think"];
-        match whole.kind.as_deref().is_some_and(|kind| limited.contains(&kind)) {
-            true => self.tool_name(),
-            false => format!("{}: {}", self.tool_name(), self.title()),
+        if whole.kind.as_deref().is_some_and(|kind| limited.contains(&kind)) {
+            return self.tool_name();
+        }
+        let subject = format!("{}: {}", self.tool_name(), self.title());
+        // A title can be the same for every command.
+        match whole.raw_input.as_ref().and_then(|input| input.get("command")) {
+            Some(command) => format!("{subject}: {}", tool_content::text_of(command)),
+            None => subject,
         }
     }
 

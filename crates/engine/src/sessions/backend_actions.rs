@@ -8,7 +8,7 @@ use ostler_protocol::actions::{self, Scope};
 use ostler_protocol::wire::actions::{ChatTurnStartedAction, SessionChatAddedAction, StateAction};
 use ostler_protocol::wire::state::{
     ChatInteractivity, ChatOrigin, Message, MessageKind, MessageOrigin, SessionInputRequest,
-    ToolResultSubagentContent,
+    ToolCallConfirmationState, ToolResultSubagentContent,
 };
 
 use super::Happened;
@@ -48,8 +48,9 @@ impl Actor {
             | StateAction::ChatError(_) => {
                 self.end_turn(at, action, None).await;
             }
-            StateAction::ChatToolCallReady(ready) => {
+            StateAction::ChatToolCallReady(mut ready) => {
                 let call = ready.tool_call_id.clone();
+                self.drop_ambiguous(&mut ready.options, &call);
                 if self.apply_chat(at, StateAction::ChatToolCallReady(ready), None) {
                     self.chats[at].unkept = true;
                     self.show_links(at, &call);
@@ -109,8 +110,14 @@ impl Actor {
 
     async fn emit_session(&mut self, at: usize, action: StateAction) {
         match action {
-            StateAction::SessionInputNeededSet(set) => {
+            StateAction::SessionInputNeededSet(mut set) => {
                 self.flush_gathered(at);
+                if let SessionInputRequest::ToolConfirmation(asked) = &mut set.request
+                    && let ToolCallConfirmationState::PendingConfirmation(call) = &mut asked.tool_call
+                {
+                    let id = call.tool_call_id.clone();
+                    self.drop_ambiguous(&mut call.options, &id);
+                }
                 if self.is_approved_by_setting(&set.request) {
                     return;
                 }

@@ -18,7 +18,27 @@ use crate::core::fanout::Origin;
 use crate::core::refusals::no_question;
 use crate::core::root::AUTO_APPROVE;
 
+/// The mark of a tool call that is only approved by a named option.
+const OPTION_NEEDED: &str = "ostler.optionNeeded";
+
 impl Actor {
+    /// Drops the options of a tool call if two of them have the same id, because an answer could mean either. Clients
+    /// then approve or deny the call.
+    pub(super) fn drop_ambiguous(&self, options: &mut Option<Vec<ConfirmationOption>>, call: &str) {
+        let all = options.as_deref().unwrap_or_default();
+        let repeated = all
+            .iter()
+            .enumerate()
+            .find(|(at, option)| all[..*at].iter().any(|earlier| earlier.id == option.id));
+        if let Some((_, option)) = repeated {
+            self.core.log.warn(format_args!(
+                "{}: backend {} offered two options with the id {:?} for the tool call {call}; they are left out",
+                self.entry.uri, self.entry.provider, option.id
+            ));
+            *options = None;
+        }
+    }
+
     pub(super) fn confirm(
         &mut self,
         at: usize,
@@ -29,6 +49,11 @@ impl Actor {
         let Some(ToolCallState::PendingConfirmation(pending)) = self.tool_call(at, &call) else {
             return refuse(format!("the tool call {call} does not wait for an approval"));
         };
+        if confirmed.edited_tool_input.is_some() {
+            return refuse(format!(
+                "the input of the tool call {call} cannot be edited: the backend would run it unchanged; deny it instead"
+            ));
+        }
         let (approved, option) = (confirmed.approved, confirmed.selected_option_id.clone());
         if let Some(option) = &option {
             check_option(pending.options.as_deref().unwrap_or_default(), option, approved, &call)?;
@@ -50,11 +75,14 @@ impl Actor {
         Ok(())
     }
 
-    /// Approves a tool call that waits for it, if the setting of the host approves all calls.
+    /// Approves a tool call that waits for it, if the setting of the host approves all calls. Which option is meant is
+    /// left to a user.
     pub(super) fn approve_by_setting(&mut self, at: usize, call: &str) {
-        if !self.core.root.is_in_force(AUTO_APPROVE, &true.into())
-            || !matches!(self.tool_call(at, call), Some(ToolCallState::PendingConfirmation(_)))
-        {
+        if !self.core.root.is_in_force(AUTO_APPROVE, &true.into()) {
+            return;
+        }
+        let Some(ToolCallState::PendingConfirmation(pending)) = self.tool_call(at, call) else { return };
+        if pending.meta.as_ref().and_then(|meta| meta.get(OPTION_NEEDED)) == Some(&true.into()) {
             return;
         }
         let Some(turn_id) = self.chats[at].running().map(str::to_owned) else { return };

@@ -297,6 +297,51 @@ async fn an_approval_carries_the_option_chosen_or_none() {
 }
 
 #[tokio::test]
+async fn options_that_cannot_be_told_apart_are_dropped_and_edited_input_is_refused() {
+    let stage = Stage::default();
+    let host = builder(&stage).start().await;
+    let mut client = running(&host, &stage).await;
+    let options = json!([{ "id": "x", "label": "Yes", "kind": "approve", "group": 0 },
+        { "id": "x", "label": "No", "kind": "deny", "group": 1 }]);
+    for action in [
+        json!({ "type": "chat/toolCallStart", "turnId": "t", "toolCallId": "a", "toolName": "rm", "displayName": "Remove" }),
+        json!({ "type": "chat/toolCallReady", "turnId": "t", "toolCallId": "a", "invocationMessage": "Remove it",
+            "toolInput": "rm a", "options": options }),
+    ] {
+        stage.emit(0, Emit::Chat, action);
+    }
+    let ready = client.actions_until("chat/toolCallReady").await.pop().unwrap();
+    assert_eq!(ready["action"]["options"], Value::Null, "{ready}");
+    let call = json!({ "status": "pending-confirmation", "toolCallId": "a", "toolName": "rm", "displayName": "Remove",
+        "invocationMessage": "Remove it", "options": options });
+    let request =
+        json!({ "kind": "toolConfirmation", "id": "a", "chat": chat(), "turnId": "t", "toolCall": call });
+    stage.emit(0, Emit::Session, json!({ "type": "session/inputNeededSet", "request": request }));
+    let asked = client.actions_until("session/inputNeededSet").await.pop().unwrap();
+    assert_eq!(asked["action"]["request"]["toolCall"]["options"], Value::Null, "{asked}");
+    let confirm = |more: Value| {
+        let mut action = json!({ "type": "chat/toolCallConfirmed", "turnId": "t", "toolCallId": "a" });
+        action.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        action
+    };
+    for (answer, refusal) in [
+        (json!({ "approved": false, "selectedOptionId": "x" }), "x is not an option of the tool call a"),
+        (
+            json!({ "approved": true, "editedToolInput": "rm b" }),
+            "the input of the tool call a cannot be edited",
+        ),
+    ] {
+        client.dispatch(&chat(), 2, confirm(answer)).await;
+        let refused = client.actions_until("chat/toolCallConfirmed").await.pop().unwrap();
+        assert!(refused["rejectionReason"].as_str().unwrap().starts_with(refusal), "{refused}");
+    }
+    client.dispatch(&chat(), 3, confirm(json!({ "approved": false, "reason": "denied" }))).await;
+    client.actions_until("chat/toolCallConfirmed").await;
+    stage.wait_told("confirm").await;
+    assert!(stage.told().contains(&json!({ "confirm": ["a", false, null] })), "{:?}", stage.told());
+}
+
+#[tokio::test]
 async fn mcp_servers_are_read_at_each_sessions_start() {
     let (stage, asked) = (Stage::default(), Arc::new(AtomicU64::new(0)));
     let counted = asked.clone();

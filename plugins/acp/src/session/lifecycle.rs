@@ -212,7 +212,7 @@ impl Conversation {
 
     /// Handles the result of opening the agent's session.
     pub(super) async fn opened(&mut self, opened: Result<Opened, Unopened>) {
-        self.asked_while_opening = None;
+        let asked = self.asked_while_opening.take();
         let Opened { running, incoming, session, settings, early, continued, notes, replayed } = match opened
         {
             Ok(opened) => opened,
@@ -242,6 +242,7 @@ impl Conversation {
         }
         self.children.clear();
         let exited = running.ended().boxed();
+        let of_session = session.clone();
         self.live = Some(Live {
             running,
             incoming,
@@ -251,6 +252,12 @@ impl Conversation {
             exited: Some(exited),
             closed: false,
         });
+        self.cancel_requests_of_others(&of_session).await;
+        if let Some(mut asked) = asked {
+            while let Ok(request) = asked.try_recv() {
+                self.request(request).await;
+            }
+        }
         self.show_unchosen(&known).await;
         self.apply_chosen().await;
         self.advance().await;

@@ -7,7 +7,7 @@ use super::{Answers, Conversation};
 use crate::agent_connection::{Failure, Incoming, Request};
 use crate::elicitation::{Answered, PublishedQuestion};
 use crate::errors::AgentError;
-use crate::permissions::{Always, Question};
+use crate::permissions::{Always, Decision, Question};
 use crate::protocol::{Chunk, Command, ContextUsage, Cost, Update, Voice};
 use crate::settings::{MODE, Setting, Via};
 use crate::updates::Turn;
@@ -164,6 +164,11 @@ impl Conversation {
     /// Serves a request that the connection has offered.
     pub(super) async fn request(&mut self, mut request: Request) {
         self.stirred(false);
+        if let Some(other) = self.other_session(&request.params) {
+            let why = format!("there is no open session {other}");
+            self.log_once(&format!("{} is refused: {why}", request.method));
+            return request.answer(Err(Failure::bad_params(why)));
+        }
         match request.method.as_str() {
             "session/request_permission" => self.approval(request).await,
             "elicitation/create" => self.question(request).await,
@@ -201,6 +206,16 @@ impl Conversation {
         }
     }
 
+    /// Returns the session that a request names, if it is not one of the conversation. Before the conversation's session
+    /// is open, its id is not known.
+    fn other_session(&self, params: &Value) -> Option<String> {
+        let named = params.get("sessionId").filter(|named| !named.is_null())?;
+        let live = self.live.as_ref()?;
+        let is_own =
+            named.as_str().is_some_and(|named| named == live.session || self.children.contains_key(named));
+        (!is_own).then(|| named.to_string().chars().take(NAME_SHOWN).collect())
+    }
+
     /// Handles a request for approval.
     async fn approval(&mut self, request: Request) {
         let (change, mut question) = match Question::read(request) {
@@ -209,10 +224,30 @@ impl Conversation {
         };
         let terminals = self.terminals.clone();
         let (standing, session) = (self.shared.standing.clone(), self.start.uri.clone());
+        let agent = self.shared.agent.name.clone();
         // Users are only asked during a turn.
         let Some(turn) = self.asking_turn() else { return question.cancel() };
         let (call, turn_id) = (change.id.clone(), turn.id.clone());
-        let tool = turn.asked_about(change).await;
+        if !turn.has_room_for(&call) {
+            question.cancel();
+            return self.log_once(TOO_MANY_CALLS);
+        }
+        // An answer to the earlier request would approve another one.
+        if let Some(waiting) = turn.waiting(&call) {
+            self.questions.withdraw(&waiting);
+            self.withdraw_request(&waiting);
+            if let Some(turn) = self.asking_turn() {
+                turn.refuse(&waiting, "the agent asked again").await;
+            }
+        }
+        let Some(turn) = self.asking_turn() else { return question.cancel() };
+        let (shown, tool) = turn.asked_about(change).await;
+        if let Some(flaw) = question.flaw() {
+            question.cancel();
+            turn.refuse(&shown, &format!("{agent} asked for approval {flaw}. It was answered as cancelled."))
+                .await;
+            return self.log_once(&format!("a request for approval {flaw} is answered as cancelled"));
+        }
         if let Some(option) = standing.find(&session, &tool, question.choices()).await {
             if !option.denies() {
                 turn.settled(&call).await;
@@ -220,8 +255,8 @@ impl Conversation {
             return question.settle(&option);
         }
         question.about(tool);
-        let Some((call, shown)) = turn.ask(&call, (&question.options(), question.kinds()), &terminals).await
-        else {
+        let about = (&question.options(), question.about_options());
+        let Some((call, shown)) = turn.ask(&call, about, &terminals).await else {
             return question.cancel();
         };
         let (withdrawn, of) = (question.withdrawal(), call.clone());
@@ -230,6 +265,21 @@ impl Conversation {
         let request = json!({ "kind": "toolConfirmation", "id": call, "chat": self.start.chat_uri, "turnId": turn_id,
             "toolCall": shown });
         self.emit.session(json!({ "type": "session/inputNeededSet", "request": request })).await;
+    }
+
+    /// Cancels requests for a user that the agent sent for another session before this one was open.
+    pub(super) async fn cancel_requests_of_others(&mut self, session: &str) {
+        let calls = self.questions.cancel_all_but(session);
+        let forms = self.forms.cancel_all_but(session);
+        for call in &calls {
+            self.withdraw_request(call);
+            if let Some(turn) = &mut self.turn {
+                turn.refuse(call, "the agent asked for a session that is not open").await;
+            }
+        }
+        for id in &forms {
+            self.completed(id, "cancel").await;
+        }
     }
 
     /// Returns the turn in which the agent can ask the user: the one it works on, or the one that waits for its
@@ -286,16 +336,39 @@ impl Conversation {
         self.emit.session(json!({ "type": "session/inputNeededSet", "request": needed })).await;
     }
 
-    /// Handles a user's answer.
+    /// Handles a user's answer to a request for approval.
     pub(super) async fn confirm(&mut self, call: &str, approved: bool, option: Option<&str>) {
-        let Some(always) = self.questions.answer(call, approved, option) else { return };
+        let Some(decision) = self.questions.answer(call, approved, option) else { return };
         self.heard_user();
-        if let Some(turn) = &mut self.turn {
-            match approved {
-                true => turn.approved(call),
-                false => turn.denied(call),
+        let always = match decision {
+            Decision::Told(always) => {
+                if let Some(turn) = &mut self.turn {
+                    match approved {
+                        true => turn.approved(call),
+                        false => turn.denied(call),
+                    }
+                }
+                always
             }
-        }
+            Decision::Unclear(labels) => {
+                let agent = &self.shared.agent.name;
+                let why = match labels.is_empty() {
+                    true => format!(
+                        "{agent} offers no option that approves this call. It was answered as cancelled."
+                    ),
+                    false => format!(
+                        "{agent} offers no option that approves exactly this call. It was answered as cancelled. To approve \
+                         it, ask for it again and choose an option: {}.",
+                        labels.join(", ")
+                    ),
+                };
+                if let Some(turn) = &mut self.turn {
+                    turn.refuse(call, &why).await;
+                    turn.notification(why).await;
+                }
+                None
+            }
+        };
         if let Some(Always { tool, option }) = always
             && let Err(why) = self.shared.standing.add(&self.start.uri, tool, option).await
         {
