@@ -5,7 +5,7 @@ use std::io::BufRead;
 use serde_json::{Value, json};
 
 use crate::support::wait_for;
-use crate::talk::{Stage, all, last, text_of};
+use crate::talk::{Stage, Talk, all, last, text_of};
 
 #[tokio::test]
 async fn a_prompt_streams_its_answer() {
@@ -300,6 +300,42 @@ async fn a_turn_costs_what_it_adds_to_the_session() {
         assert_eq!(meta["ostler.cost"], json!({ "amount": added, "currency": "EUR" }));
         assert_eq!((&meta["ostler.contextTokens"], &meta["ostler.contextSize"]), (&json!(10), &json!(100)));
     }
+}
+
+#[tokio::test]
+async fn a_cost_that_cannot_be_one_is_left_out() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let turn = async |talk: &mut Talk, amount: Value, currency: &str| {
+        let usage = json!({ "sessionUpdate": "usage_update", "used": 10, "size": 100,
+            "cost": { "amount": amount, "currency": currency } });
+        let seen = talk.turn(&format!("!update {usage}")).await;
+        all(&seen, "chat/usage")[0]["usage"]["_meta"].clone()
+    };
+    assert_eq!(turn(&mut talk, json!(0.25), "EUR").await["ostler.cost"]["amount"], 0.25);
+    let long = "E".repeat(1000);
+    for (amount, currency) in
+        [(json!(1e308), "EUR"), (json!(1e10), "EUR"), (json!(-1.0), "EUR"), (json!(0.5), long.as_str())]
+    {
+        let meta = turn(&mut talk, amount.clone(), currency).await;
+        assert_eq!(
+            (&meta["ostler.cost"], &meta["ostler.contextTokens"]),
+            (&Value::Null, &json!(10)),
+            "{amount}"
+        );
+    }
+    stage.folder.wait_for_log("an implausible cost is left out");
+    assert_eq!(turn(&mut talk, json!(0.75), "EUR").await["ostler.cost"]["amount"], 0.5);
+    let read = async |talk: &mut Talk, command: &str, uri: &str| {
+        talk.client.request(command, json!({ "channel": "ahp-root://", "uri": uri })).await.unwrap()
+    };
+    let pools = read(&mut talk, "resourceList", "usage://").await;
+    let pool = pools["entries"][0]["name"].as_str().unwrap().to_owned();
+    let records = read(&mut talk, "resourceRead", &format!("usage://{pool}/records")).await.to_string();
+    assert!(
+        records.contains("0.25") && !records.contains("e308") && !records.contains("00000000"),
+        "{records}"
+    );
 }
 
 /// VS Code does not let users choose an agent without models.

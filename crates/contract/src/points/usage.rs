@@ -173,6 +173,16 @@ pub struct UsageCost {
     pub output: Option<f64>,
 }
 
+impl UsageCost {
+    /// The largest amount of one entry, in any currency. A larger one is a mistake, which would be in every sum for good.
+    pub const MOST: f64 = 1e9;
+
+    /// Returns whether an amount can be what a turn, a call or a session cost.
+    pub fn is_plausible(amount: f64) -> bool {
+        (0.0..=Self::MOST).contains(&amount)
+    }
+}
+
 /// The origin of an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Cross)]
 #[serde(rename_all = "lowercase")]
@@ -303,8 +313,8 @@ impl UsageEntry {
         let amounts = [&self.cost, &self.provider_cost].into_iter().flatten();
         let amounts =
             amounts.flat_map(|cost| [Some(cost.amount), cost.input, cost.output]).chain([self.seconds]);
-        if !amounts.flatten().all(|amount| amount.is_finite() && amount >= 0.0) {
-            return Err(Mismatch::expected("a number of 0 or more").within("cost"));
+        if !amounts.flatten().all(UsageCost::is_plausible) {
+            return Err(Mismatch::expected("a number of 0 to 1,000,000,000").within("cost"));
         }
         if self.pools.is_none() && self.charged().iter().any(|pool| Owner::parse(pool).is_none()) {
             let member = if self.owner.as_ref().is_some_and(|owner| Owner::parse(owner).is_none()) {

@@ -2,7 +2,7 @@
 
 use futures::FutureExt as _;
 use futures::future::OptionFuture;
-use ostler_contract::points::UsageEntry;
+use ostler_contract::points::{UsageCost, UsageEntry};
 use ostler_protocol::wire::state::{Message, UsageInfo};
 
 use super::SessionEntry;
@@ -19,6 +19,7 @@ impl Actor {
         let turn = turn.filter(|_| self.core.options.usage.per == UsagePer::Turn);
         let charged = turn.and_then(|turn| {
             let usage = turn.usage.as_ref()?;
+            self.log_implausible(usage);
             self.charge(at, &turn.id, Taken::read(usage), &turn.message)
         });
         OptionFuture::from(charged).map(drop)
@@ -31,12 +32,24 @@ impl Actor {
         }
         let Some(active) = &self.chats[at].state.active_turn else { return };
         let (turn, message) = (active.id.clone(), active.message.clone());
+        self.log_implausible(usage);
         let taken = Taken::read(usage);
         let before = self.chats[at].counted.take().filter(|before| before.0 == turn).map(|before| before.1);
         let added = taken.since(&before.unwrap_or_default());
         self.chats[at].counted = Some(Box::new((turn.clone(), taken)));
         if let Some(charged) = self.charge(at, &turn, added, &message) {
             self.stored(charged).await;
+        }
+    }
+
+    fn log_implausible(&self, usage: &UsageInfo) {
+        if Taken::is_implausible(usage) {
+            self.core.log.warn(format_args!(
+                "{}: backend {} reported a cost that is negative or more than {:e}; it is not recorded",
+                self.entry.uri,
+                self.entry.provider,
+                UsageCost::MOST
+            ));
         }
     }
 

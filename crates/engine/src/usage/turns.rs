@@ -17,6 +17,16 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
+    /// Returns whether a report contains a cost that cannot be one, which is left out.
+    pub(crate) fn is_implausible(usage: &UsageInfo) -> bool {
+        let said = usage.meta.as_ref().and_then(|meta| meta.get(&names::meta_key("cost")));
+        let amount = match said {
+            Some(Value::Object(fields)) => fields.get("amount").and_then(Value::as_f64),
+            said => said.and_then(Value::as_f64),
+        };
+        amount.is_some_and(|amount| !UsageCost::is_plausible(amount))
+    }
+
     /// Parses a report.
     pub(crate) fn read(usage: &UsageInfo) -> Self {
         let said = |key: &str| usage.meta.as_ref()?.get(&names::meta_key(key));
@@ -80,13 +90,13 @@ impl Taken {
 
 /// Parses the cost that a backend reports: an amount in US dollars, or an amount and its currency.
 fn cost(said: &Value) -> Option<UsageCost> {
-    let part =
-        |fields: &JsonObject, key: &str| fields.get(key).and_then(Value::as_f64).filter(|part| *part >= 0.0);
+    let plausible = |amount: &f64| UsageCost::is_plausible(*amount);
+    let part = |fields: &JsonObject, key: &str| fields.get(key).and_then(Value::as_f64).filter(plausible);
     let dollars = || "USD".to_owned();
     let from = Some(CostFrom::Harness);
     match said {
         Value::Number(amount) => {
-            let amount = amount.as_f64().filter(|amount| *amount >= 0.0)?;
+            let amount = amount.as_f64().filter(plausible)?;
             Some(UsageCost { amount, currency: dollars(), from, input: None, output: None })
         }
         Value::Object(fields) => Some(UsageCost {
@@ -139,6 +149,9 @@ mod tests {
             json!({}),
             json!({ "inputTokens": 0 }),
             json!({ "_meta": { "ostler.cost": 0 } }),
+            json!({ "_meta": { "ostler.cost": 1e308 } }),
+            json!({ "_meta": { "ostler.cost": { "amount": 1e10, "currency": "EUR" } } }),
+            json!({ "_meta": { "ostler.cost": -1 } }),
             json!({ "inputTokens": -5, "_meta": { "ostler.cost": "much" } }),
         ] {
             assert_eq!(taken(nothing.clone()).entry(String::new), None, "{nothing}");

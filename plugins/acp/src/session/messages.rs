@@ -1,6 +1,7 @@
 //! Messages of the agent: updates of its session, and requests.
 
 use futures::FutureExt;
+use ostler_contract::points::UsageCost;
 use ostler_contract::{Value, json};
 
 use super::{Answers, Conversation};
@@ -17,6 +18,8 @@ const NAMES: usize = 64;
 const NAME_SHOWN: usize = 100;
 /// The line about calls of a turn that are not shown.
 const TOO_MANY_CALLS: &str = "a turn has more than 5000 tool calls; the rest is left out";
+/// The longest currency, in bytes.
+const CURRENCY: usize = 16;
 
 impl Conversation {
     pub(super) async fn message(&mut self, message: Incoming) {
@@ -410,6 +413,10 @@ impl Conversation {
     fn usage_report(&mut self, usage: &ContextUsage) -> Value {
         let mut meta = json!({ "ostler.contextTokens": usage.used, "ostler.contextSize": usage.size });
         if let Some(Cost { amount, currency }) = &usage.cost {
+            if !UsageCost::is_plausible(*amount) || currency.len() > CURRENCY {
+                self.log_once("an implausible cost is left out");
+                return json!({ "_meta": meta });
+            }
             meta["ostler.sessionCost"] = json!({ "amount": amount, "currency": currency });
             let before = *self.cost_before.get_or_insert(*amount);
             self.cost = Some(*amount);
