@@ -260,7 +260,7 @@ impl HostUsers {
             ));
             host.disconnect_clients();
         }
-        host.people_changed();
+        host.review_authority();
         Some(())
     }
 }

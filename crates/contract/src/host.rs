@@ -270,6 +270,13 @@ pub trait HostCalls: Send + Sync {
         Err(Thrown::new(format_args!("plugin {}: this host can join no cluster", caller.plugin)))
     }
 
+    /// Checks that work may start in the name of an owner now: a user may have been removed, or have lost grants. Throws
+    /// `-32009` with what the owner may not do.
+    #[inner]
+    fn may_work_for(&self, _caller: &Caller, _owner: String) -> Result<(), Thrown> {
+        Ok(())
+    }
+
     /// Returns the URL under which people open a run or a session of this host, by its URI: a page of the web console, or
     /// its address in the HTTP API. Nothing where neither is served.
     #[inner]

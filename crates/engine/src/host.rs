@@ -26,6 +26,7 @@ use crate::front::Front;
 use crate::resources::Resources;
 use crate::sessions::Sessions;
 use crate::usage::Ledger;
+use crate::users::Living;
 use crate::users::access::Access;
 use crate::users::principal::Gate;
 use crate::workspace::Workspace;
@@ -108,11 +109,29 @@ impl Host {
         }
     }
 
-    /// Ends what is no longer authorized, after the users file has changed.
-    pub fn people_changed(&self) {
-        for connection in self.access.clients.open() {
-            connection.drop_forbidden();
+    /// Ends what is no longer authorized, after the users have changed or a page has signed out.
+    pub fn review_authority(&self) {
+        for living in Living::ALL {
+            match living {
+                Living::Connection => {
+                    for connection in self.access.clients.open() {
+                        connection.review();
+                    }
+                }
+                Living::EventStream => self.core.feeds.recheck(),
+                Living::RunningTurn => self.sessions.review_turns(),
+                Living::Terminal => self.workspace.review_terminals(),
+                // With their connection.
+                Living::Subscription => {}
+                // They ask whenever they are used.
+                Living::SignIn
+                | Living::NotificationLink
+                | Living::PluginConnection
+                | Living::QueuedMessage
+                | Living::ToolsEndpoint
+                | Living::Bot
+                | Living::Schedule => {}
+            }
         }
-        self.core.feeds.recheck();
     }
 }

@@ -17,6 +17,7 @@ pub mod grants;
 pub mod message;
 pub mod names;
 pub mod nearest;
+pub mod origins;
 pub mod own;
 mod resource;
 pub mod run_list;

@@ -44,8 +44,9 @@ impl Literals {
 
     /// Sets those of a field that replaces any other of the same name.
     pub fn set_field(&mut self, key: &str, literal: Self) {
-        if let Value::Object(fields) = &mut self.0 {
-            fields.shift_remove(key);
+        if let (Value::Object(fields), true) = (&mut self.0, literal.is_empty()) {
+            // The order has no meaning, and a text can repeat its names often.
+            fields.swap_remove(key);
             if fields.is_empty() {
                 self.0 = Value::Null;
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, header};
 use ostler_contract::Secret;
+use ostler_engine::users::Credential;
 use ostler_engine::{Gate, Principal};
 use parking_lot::RwLock;
 use subtle::ConstantTimeEq;
@@ -183,6 +184,22 @@ pub enum Rejection {
     NoToken,
 }
 
+/// Who a connection or a request is, and what it was let in by.
+#[derive(Debug, Clone)]
+pub struct Admitted {
+    /// Who it is.
+    pub principal: Principal,
+    /// What ends it, when it is no longer valid.
+    pub by: Credential,
+}
+
+impl Admitted {
+    /// One that nothing can sign out.
+    fn lasting(principal: Principal) -> Self {
+        Self { principal, by: Credential::default() }
+    }
+}
+
 /// Authenticates a connection. The connection token makes it the host itself. A personal token authenticates the
 /// connection, but as that user only if the operator has configured this. A signed-in page acts as its user. Without a
 /// required token, the connection is anonymous, if its `Host` and `Origin` are accepted.
@@ -195,29 +212,34 @@ pub fn admit<B>(
     names: &HostNames,
     gate: &Gate,
     sign_ins: &SignIns,
-) -> Result<Principal, Rejection> {
+) -> Result<Admitted, Rejection> {
     let headers = request.headers();
     let given = given(request.uri().query(), headers);
     // A sent token has priority over a cookie that the browser adds.
     if given.is_none()
-        && let Some(principal) = signed_in(headers, token, gate, sign_ins)
+        && let Some(Admitted { principal, by }) = signed_in(headers, token, gate, sign_ins)
     {
-        return Ok(if principal == Principal::Root { gate.root() } else { principal });
+        let principal = if principal == Principal::Root { gate.root() } else { principal };
+        return Ok(Admitted { principal, by });
     }
     if let (Some(token), Some(given)) = (token, &given)
         && token.is(given.reveal())
     {
-        return Ok(gate.root());
+        return Ok(Admitted::lasting(gate.root()));
     }
-    let person = given.and_then(|given| gate.by_token(given.reveal()));
-    match (person, token) {
-        (Some(person), _) => Ok(person),
-        (None, Some(_)) => Err(Rejection::NoToken),
-        (None, None) => match names.admits(headers) {
-            Err(host) => Err(Rejection::ForeignHost(host)),
-            Ok(()) if !names.admits_origin(headers) => Err(Rejection::ForeignOrigin),
-            Ok(()) => Ok(Principal::Anyone),
-        },
+    if let Some(given) = &given
+        && let Some(principal) = gate.by_token(given.reveal())
+        && let Some(Admitted { by, .. }) = bearer_of(given.reveal(), None, gate)
+    {
+        return Ok(Admitted { principal, by });
+    }
+    if token.is_some() {
+        return Err(Rejection::NoToken);
+    }
+    match names.admits(headers) {
+        Err(host) => Err(Rejection::ForeignHost(host)),
+        Ok(()) if !names.admits_origin(headers) => Err(Rejection::ForeignOrigin),
+        Ok(()) => Ok(Admitted::lasting(Principal::Anyone)),
     }
 }
 
@@ -229,9 +251,9 @@ pub fn caller<B>(
     token: Option<&Token>,
     gate: &Gate,
     sign_ins: &SignIns,
-) -> Option<Principal> {
+) -> Option<Admitted> {
     if token.is_none() && gate.people().is_none() {
-        return Some(Principal::Anyone);
+        return Some(Admitted::lasting(Principal::Anyone));
     }
     match given(request.uri().query(), request.headers()) {
         Some(given) => bearer_of(given.reveal(), token, gate),
@@ -245,11 +267,14 @@ pub(crate) fn sends_token<B>(request: &http::Request<B>, token: Option<&Token>, 
 }
 
 /// Returns the principal of a token.
-pub fn bearer_of(given: &str, token: Option<&Token>, gate: &Gate) -> Option<Principal> {
-    match token {
-        Some(token) if token.is(given) => Some(Principal::Root),
-        _ => gate.people()?.person_of_token(given).map(Principal::Person),
+pub fn bearer_of(given: &str, token: Option<&Token>, gate: &Gate) -> Option<Admitted> {
+    if token.is_some_and(|token| token.is(given)) {
+        return Some(Admitted::lasting(Principal::Root));
     }
+    let people = gate.people()?;
+    let person = people.person_of_token(given)?;
+    let by = people.credential_of(&person, given);
+    Some(Admitted { principal: Principal::Person(person), by })
 }
 
 /// Returns the user as whom the page of a request signed in; `None` once its token is no longer valid.
@@ -258,8 +283,11 @@ fn signed_in(
     token: Option<&Token>,
     gate: &Gate,
     sign_ins: &SignIns,
-) -> Option<Principal> {
-    bearer_of(sign_ins.token(headers)?.reveal(), token, gate)
+) -> Option<Admitted> {
+    let (page, given) = sign_ins.token(headers)?;
+    let Admitted { principal, by } = bearer_of(given.reveal(), token, gate)?;
+    let sign_ins = sign_ins.clone();
+    Some(Admitted { principal, by: Credential::new(move || sign_ins.lasts(&page) && by.is_valid()) })
 }
 
 /// Returns the bearer token of a request.
@@ -390,6 +418,7 @@ mod tests {
                 request = request.header(header::AUTHORIZATION, authorization);
             }
             caller(&request.body(()).unwrap(), Some(&token), &Gate::default(), &SignIns::default())
+                .map(|admitted| admitted.principal)
         };
         assert_eq!(asks("x=1&tkn=a%20b%26c", None), Some(Principal::Root));
         assert_eq!(asks("", Some("bearer a b&c")), Some(Principal::Root));
@@ -427,6 +456,7 @@ mod tests {
                 request = request.header(header::ORIGIN, origin);
             }
             admit(&request.body(()).unwrap(), token, &names, &Gate::default(), &SignIns::default())
+                .map(|admitted| admitted.principal)
         };
         let admitted = |token: Option<&Token>, query: &str, origin: Option<&str>| {
             admitted_at(token, query, "localhost:9187", origin)
@@ -459,21 +489,30 @@ mod tests {
         let names = HostNames::of("127.0.0.1:9187".parse().unwrap());
         let (token, gate, sign_ins) = (Token::new("right".to_owned()), Gate::default(), SignIns::default());
         let host = headers(header::HOST, "127.0.0.1:9187");
-        let cookie = sign_ins.begin("right".to_owned(), &host).unwrap();
+        let (cookie, _) = sign_ins.begin("ada", "right".to_owned(), &host).unwrap();
         let request = |query: &str, site: &str| {
             let (cookie, _) = cookie.to_str().unwrap().split_once(';').unwrap();
             let request = http::Request::builder().uri(format!("/?{query}"));
             let request = request.header(header::HOST, "127.0.0.1:9187").header(header::COOKIE, cookie);
             request.header("sec-fetch-site", site).body(()).unwrap()
         };
-        let admitted =
-            |query: &str, site: &str| admit(&request(query, site), Some(&token), &names, &gate, &sign_ins);
-        let called = |query: &str, site: &str| caller(&request(query, site), Some(&token), &gate, &sign_ins);
+        let admitted = |query: &str, site: &str| {
+            let admitted = admit(&request(query, site), Some(&token), &names, &gate, &sign_ins);
+            admitted.map(|admitted| admitted.principal)
+        };
+        let called = |query: &str, site: &str| {
+            caller(&request(query, site), Some(&token), &gate, &sign_ins).map(|admitted| admitted.principal)
+        };
         assert_eq!(admitted("", "same-origin"), Ok(gate.root()));
         assert_eq!(called("", "same-origin"), Some(Principal::Root));
         for (query, site) in [("", "cross-site"), ("tkn=wrong", "same-origin")] {
             assert_eq!(admitted(query, site), Err(Rejection::NoToken), "{query} {site}");
             assert_eq!(called(query, site), None, "{query} {site}");
         }
+        let page = request("", "same-origin");
+        let opened = admit(&page, Some(&token), &names, &gate, &sign_ins).unwrap();
+        assert!(opened.by.is_valid());
+        sign_ins.end(page.headers());
+        assert!(!opened.by.is_valid(), "what the page opened ends with its sign-in");
     }
 }

@@ -207,8 +207,8 @@ impl Server {
             return not_a_handshake();
         }
         let gate = &door.host.access.gate;
-        let principal = match admit(&request, door.token.as_ref(), &door.names, gate, &door.sign_ins) {
-            Ok(principal) => principal,
+        let admitted = match admit(&request, door.token.as_ref(), &door.names, gate, &door.sign_ins) {
+            Ok(admitted) => admitted,
             Err(Rejection::ForeignHost(host)) => return refuse(&Reply::ForeignHost { what: "host", host }),
             Err(Rejection::ForeignOrigin) => return refuse(&Reply::ForeignOrigin),
             Err(Rejection::NoToken) => {
@@ -217,7 +217,7 @@ impl Server {
                 return response;
             }
         };
-        websocket::upgrade(request, door.host.clone(), principal, stop)
+        websocket::upgrade(request, door.host.clone(), admitted, stop)
     }
 }
 

@@ -26,7 +26,8 @@ pub enum Guard {
         what: &'static str,
     },
     /// One of these names as its `Host`, no page of another origin as its `Origin`, and the connection token or a
-    /// personal token. The request then contains its principal as an extension of type [`ostler_engine::Principal`].
+    /// personal token. The request then contains its principal and its credential as extensions
+    /// of the types [`ostler_engine::Principal`] and [`ostler_engine::users::Credential`].
     Token {
         /// The names.
         names: HostNames,
@@ -75,8 +76,9 @@ impl Guard {
                     let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
                     return Err(Reply::ForeignPage(origin.unwrap_or("that origin").to_owned()));
                 }
-                let caller = caller(request, token.as_ref(), gate, sign_ins).ok_or(Reply::NoToken)?;
-                request.extensions_mut().insert(caller);
+                let admitted = caller(request, token.as_ref(), gate, sign_ins).ok_or(Reply::NoToken)?;
+                request.extensions_mut().insert(admitted.principal);
+                request.extensions_mut().insert(admitted.by);
                 Ok(())
             }
         }

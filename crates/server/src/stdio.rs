@@ -8,6 +8,7 @@ use ostler_engine::outbox::{Closed, Item, Outbox};
 use ostler_engine::{Connection, Host};
 use ostler_protocol::RpcError;
 use ostler_protocol::message::{BadFrame, MAX_FRAME};
+use ostler_protocol::origins::WayIn;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
 /// Smaller frames are combined into one write of this size.
@@ -21,7 +22,7 @@ pub async fn serve_stdio(
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
 ) {
-    let connection = Connection::open(&host.front, host.access.gate.root());
+    let connection = Connection::open(&host.front, host.access.gate.root(), WayIn::Client);
     let outbox = connection.outbox.clone();
     let mut writing = tokio::spawn(write(outbox.clone(), output));
     let mut input = BufReader::new(input);

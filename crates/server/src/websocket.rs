@@ -10,15 +10,16 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::StreamExt;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use ostler_contract::budget::{Budget, Charge, SMALL};
 use ostler_contract::http::{Body, Response};
 use ostler_engine::outbox::{Batch, Closed, Item, Outbox};
-use ostler_engine::{Connection, Host, Principal};
+use ostler_engine::{Connection, Host};
 use ostler_protocol::message::MAX_FRAME;
+use ostler_protocol::origins::{self, WayIn};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -32,7 +33,9 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message as Frame};
 
+use crate::guard::Admitted;
 use crate::linger::{Socket, linger};
+use crate::sign_ins::is_same_origin;
 
 /// The library's default is 128 KiB per connection; requests are small.
 const READ_BUFFER: usize = 4 * 1024;
@@ -82,18 +85,30 @@ pub(crate) fn is_handshake<B>(request: &hyper::Request<B>) -> bool {
 pub(crate) fn upgrade(
     mut request: hyper::Request<Incoming>,
     host: Arc<Host>,
-    principal: Principal,
+    admitted: Admitted,
     stop: watch::Receiver<bool>,
 ) -> Response {
+    let way = way_in(request.headers());
     let (response, upgrade) = accepted(&mut request);
     if let Some(upgrade) = upgrade {
         tokio::spawn(async move {
             let Ok(upgraded) = upgrade.await else { return };
             let Ok(parts) = upgraded.downcast::<TokioIo<Socket>>() else { return };
-            serve(parts.io.into_inner().into_inner(), parts.read_buf, host, principal, stop).await;
+            serve(parts.io.into_inner().into_inner(), parts.read_buf, host, (admitted, way), stop).await;
         });
     }
     response
+}
+
+/// Returns how the messages of a connection enter the host. A program of the host's own that passes on what others wrote
+/// says so; a page with the cookie of a sign-in is the console.
+fn way_in(headers: &HeaderMap) -> WayIn {
+    let named = headers.get(origins::HEADER).and_then(|name| WayIn::named(name.to_str().ok()?));
+    match named {
+        Some(way @ (WayIn::Editor | WayIn::CommandLine)) => way,
+        _ if is_same_origin(headers) => WayIn::Console,
+        _ => WayIn::Client,
+    }
 }
 
 /// Returns the answer to a handshake, and the upgrade that follows unless it is rejected.
@@ -121,12 +136,12 @@ async fn serve(
     stream: TcpStream,
     read: Bytes,
     host: Arc<Host>,
-    principal: Principal,
+    (admitted, way): (Admitted, WayIn),
     mut stop: watch::Receiver<bool>,
 ) {
     let (reader, writer) = stream.into_split();
     let control = Arc::new(Control::default());
-    let connection = Connection::open(&host.front, principal);
+    let connection = Connection::open_by(&host.front, admitted.principal, way, admitted.by);
     let seen = Arc::new(LastHeard::new());
     let outbox = connection.outbox.clone();
     let mut writing = tokio::spawn(write(writer, outbox.clone(), control.clone(), seen.clone()));
@@ -480,6 +495,7 @@ fn close_frame(why: Closed) -> Vec<u8> {
         Closed::NotText => (1007, "the text is not UTF-8"),
         Closed::NoMemory => (1013, "no memory for this message; try again later"),
         Closed::Moved => (1012, "another host serves this now; reconnect"),
+        Closed::SignedOut => (1008, "the token or the sign-in of this connection is no longer valid"),
         Closed::LostLease => (1013, "this host lost its lease of the shared database; reconnect"),
     };
     let length = u8::try_from(2 + reason.len()).unwrap_or(2);

@@ -13,6 +13,7 @@ use ostler_contract::host::EventData;
 use ostler_contract::shared_runs::{EventRecords, EventRuns, FiredOnce, NewRecord, Once, RecordOf};
 use ostler_contract::{JsonObject, PluginHost, Secret, Thrown, json};
 use ostler_engine::{Connection, Front, Host, LinkDialer, LinkTransport, Principal};
+use ostler_protocol::origins::WayIn;
 use ostler_testkit::{MemoryHost, builds};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -195,7 +196,7 @@ pub fn connect(network: &Network, addresses: &Addresses, client: &str, host: &st
 
 /// Serves a connection of a client, as the server does with a WebSocket.
 async fn serve(front: Arc<Front>, mut incoming: UnboundedReceiver<String>, outgoing: UnboundedSender<Bytes>) {
-    let connection = Connection::open(&front, Principal::Anyone);
+    let connection = Connection::open(&front, Principal::Anyone, WayIn::Client);
     drop(front);
     let (outbox, gone) = (connection.outbox.clone(), outgoing.clone());
     let mut writing = tokio::spawn(async move {

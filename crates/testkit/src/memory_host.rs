@@ -16,6 +16,7 @@ use ostler_engine::{
     Principal, Yaml,
 };
 use ostler_loader::{LoadedPlugin, Loader, PluginConfig, State};
+use ostler_protocol::origins::WayIn;
 use parking_lot::Mutex;
 
 use crate::{MemoryTransport, RawClient};
@@ -383,7 +384,7 @@ impl MemoryHost {
     /// # Panics
     /// If it does not connect.
     pub async fn stranger(&self) -> Client {
-        let connection = Connection::open(&self.host.front, Principal::Anyone);
+        let connection = Connection::open(&self.host.front, Principal::Anyone, WayIn::Client);
         let config = ClientConfig { subscription_buffer: 65_536, ..ClientConfig::default() };
         Client::connect(MemoryTransport::new(connection), config).await.expect("a connection")
     }
@@ -400,7 +401,16 @@ impl MemoryHost {
 
     /// Connects a client that sends JSON text, as a principal.
     pub fn raw_as(&self, principal: Principal) -> RawClient {
-        RawClient::new(Connection::open(&self.host.front, principal))
+        let way = match principal {
+            Principal::Plugin { .. } => WayIn::Plugin,
+            _ => WayIn::Client,
+        };
+        self.raw_by(way, principal)
+    }
+
+    /// Connects a client that sends JSON text by a way in, as a principal.
+    pub fn raw_by(&self, way: WayIn, principal: Principal) -> RawClient {
+        RawClient::new(Connection::open(&self.host.front, principal, way))
     }
 }
 

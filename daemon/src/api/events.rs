@@ -11,6 +11,7 @@ use bytes::Bytes;
 use ostler_contract::Value;
 use ostler_contract::http::{Body, HeaderMap, HeaderValue, Response, header};
 use ostler_engine::feed::{Change, Feed, FeedPosition, FeedRead};
+use ostler_engine::users::Credential;
 use ostler_engine::{Core, Principal};
 use ostler_protocol::grants::Grant;
 use ostler_server::HangUp;
@@ -46,6 +47,7 @@ pub(super) struct Events {
     place: Box<dyn Fn() -> FeedPosition + Send + Sync>,
     control: Arc<Control>,
     caller: Principal,
+    by: Credential,
     grant: Grant,
     _place: Place,
 }
@@ -135,6 +137,7 @@ impl Events {
             place: Box::new(move || *place.lock()),
             control: control.clone(),
             caller: ask.caller.clone(),
+            by: ask.by.clone(),
             grant: Grant::of(subject, operation),
             _place: taken,
         })
@@ -196,10 +199,11 @@ impl Events {
         }
     }
 
-    /// Whether the caller still holds the grant.
+    /// Whether the caller still holds the grant, by a token or a sign-in that is still valid.
     fn may_read(&self) -> bool {
         let gate = &self.control.host.access.gate;
         !self.control.host.core.is_stopping()
+            && self.by.is_valid()
             && gate.require(&gate.now(self.caller.clone()), &self.grant).is_ok()
     }
 }

@@ -27,9 +27,10 @@ mod webhooks;
 use std::sync::Arc;
 
 use ostler_contract::bodies::{JsonBody, JsonBodyError};
-use ostler_contract::http::{self, BodyError, Request, Response, StatusCode, header};
+use ostler_contract::http::{self, Body, BodyError, Request, Response, StatusCode, header};
 use ostler_contract::{Charge, JsonObject, Value};
 use ostler_engine::Principal;
+use ostler_engine::users::Credential;
 use ostler_protocol::RpcError;
 use ostler_protocol::surrogates::what_it_is;
 use ostler_server::{Guard, HangUp, HostNames, Mount, Reply, Token, charged, refuse};
@@ -45,6 +46,8 @@ use crate::plugins::Row;
 
 /// The largest body that is read.
 const BODY_LIMIT: usize = 1024 * 1024;
+/// The same for a caller who is not known yet: a token and little else.
+const UNKNOWN_BODY_LIMIT: usize = 4 * 1024;
 
 /// Why a request is not served.
 #[derive(Debug)]
@@ -220,12 +223,14 @@ async fn serve(control: &Arc<Control>, path: &str, request: Request, page: &Page
         return Err(Refused::Method(row.method.name()));
     }
     // Set by the guard; without it no caller is authenticated.
-    let caller = request.extensions().get::<Principal>().cloned().unwrap_or_default();
+    let known = request.extensions().get::<Principal>().cloned();
+    let by = request.extensions().get::<Credential>().cloned().unwrap_or_default();
+    let (caller, is_known) = (known.clone().unwrap_or_default(), known.is_some());
     if let Principal::Person(person) = &caller {
         control.host.access.record_sign_in(person);
     }
     row.admits(control, &caller)?;
-    let ask = Ask { control: control.clone(), caller, name, page: page.clone() };
+    let ask = Ask { control: control.clone(), caller, by, name, page: page.clone() };
     if let Some(events) = row.events(&ask, request.uri().query(), request.headers()) {
         let hang_up = request.extensions().get::<HangUp>().cloned();
         return Ok(Served::Stream(events?.response(hang_up)));
@@ -234,17 +239,26 @@ async fn serve(control: &Arc<Control>, path: &str, request: Request, page: &Page
         return row.run(ask, request.uri().query(), JsonObject::new()).await.map(Served::Value);
     }
     // Charged until the request is served.
-    let (body, _charge) = body(control, request).await?;
+    let (body, _charge) = body(control, request, is_known).await?;
     row.run(ask, None, body).await.map(Served::Value)
 }
 
-/// A body's object, with its charge; no body is an empty object.
-async fn body(control: &Control, request: Request) -> Result<(JsonObject, Charge), Refused> {
+/// A body's object, with its charge; no body is an empty object. That of a caller who is not known is short, and charged
+/// to the memory for such bodies while it arrives.
+async fn body(control: &Control, request: Request, is_known: bool) -> Result<(JsonObject, Charge), Refused> {
     let media = request.headers().get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok());
     let is_json = media.is_some_and(|media| {
         media.split(';').next().is_some_and(|media| media.trim().eq_ignore_ascii_case("application/json"))
     });
-    let read = control.host.core.bodies.read_json(request.into_body(), BODY_LIMIT).await;
+    let bodies = &control.host.core.bodies;
+    let body = match is_known {
+        true => Ok(request.into_body()),
+        false => bodies.read_unverified(request.into_body(), UNKNOWN_BODY_LIMIT).await.map(Body::from),
+    };
+    let read = match body {
+        Ok(body) => bodies.read_json(body, BODY_LIMIT).await,
+        Err(why) => Err(why.into()),
+    };
     match read {
         Ok(JsonBody { value: None, charge }) => Ok((JsonObject::new(), charge)),
         Err(JsonBodyError::Body(BodyError::NoMemory)) => Err(Refused::NoMemory),

@@ -65,7 +65,7 @@ fn list<T: DeserializeOwned>(ask: &Ask, kind: Kind) -> Result<Vec<T>, Refused> {
 
 async fn edit<T: DeserializeOwned>(ask: &Ask, edit: Edit) -> Result<T, Refused> {
     known(ask)?.change(edit.change).await.map_err(|why| refused(why.into_rpc()))?;
-    ask.control.host.people_changed();
+    ask.control.host.review_authority();
     typed(edit.answer.json)
 }
 

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use ostler_contract::http::HeaderMap;
 use ostler_contract::{JsonObject, Value};
 use ostler_engine::Principal;
-use ostler_engine::users::Kind;
+use ostler_engine::users::{Credential, Kind};
 use ostler_plugin_webhook::REPLAY_GRANT;
 use ostler_protocol::grants::Grant;
 use schemars::generate::SchemaSettings;
@@ -79,6 +79,8 @@ pub struct Ask {
     pub control: Arc<Control>,
     /// The caller, which holds the grant of the row.
     pub caller: Principal,
+    /// What let the caller in.
+    pub(super) by: Credential,
     /// The last part of the path, decoded; empty where the row's path has none.
     pub name: String,
     pub(super) page: Page,

@@ -24,13 +24,26 @@ pub(super) struct Page {
 pub(super) async fn sign_in(ask: Ask, SignIn { token }: SignIn) -> Result<SignedIn, Refused> {
     let control = &ask.control;
     let gate = &control.host.access.gate;
-    let principal = bearer_of(&token, control.token.get(), gate).ok_or(Refused::Token)?;
+    let principal = bearer_of(&token, control.token.get(), gate).ok_or(Refused::Token)?.principal;
     if let Principal::Person(person) = &principal {
         control.host.access.record_sign_in(person);
     }
-    let cookie = control.sign_ins.begin(token, &ask.page.headers);
-    let cookie = cookie.ok_or_else(|| Exit::machine("the sign-in cannot be written as a cookie"))?;
+    // A user can have the id `root`.
+    let user = principal.owner("").unwrap_or_default();
+    let begun = control.sign_ins.begin(&user, token, &ask.page.headers);
+    let (cookie, has_ended) =
+        begun.ok_or_else(|| Exit::machine("the sign-in cannot be written as a cookie"))?;
     let _ = ask.page.cookie.set(cookie);
+    if has_ended {
+        control.host.review_authority();
+    }
+    // What the page opens ends with its sign-in, also if nobody signs out.
+    let host = Arc::downgrade(&control.host);
+    control.sign_ins.watch(move || {
+        if let Some(host) = host.upgrade() {
+            host.review_authority();
+        }
+    });
     Ok(SignedIn { name: shown(&principal), seconds: SIGN_IN_LIFETIME.as_secs() })
 }
 
@@ -38,6 +51,7 @@ pub(super) async fn sign_out(ask: Ask, _: Nothing) -> Result<Nothing, Refused> {
     if let Some(cookie) = ask.control.sign_ins.end(&ask.page.headers) {
         let _ = ask.page.cookie.set(cookie);
     }
+    ask.control.host.review_authority();
     Ok(Nothing {})
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use ahp::{Client, ClientConfig, ClientError, SubscriptionEvent};
 use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::error::code;
+use ostler_protocol::origins::WayIn;
 use ostler_protocol::uri;
 use ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;
 use ostler_protocol::wire::actions::StateAction;
@@ -77,7 +78,7 @@ impl Connection {
     /// # Errors
     /// Exit 1 when the daemon does not accept the connection.
     pub async fn open(url: &str, name: &str) -> Result<Self, Exit> {
-        Self::opened(url, name, None, Some(ANSWER_LIMIT)).await
+        Self::opened(url, name, WayIn::CommandLine, None, Some(ANSWER_LIMIT)).await
     }
 
     /// Connects to the running daemon, if one runs, for requests that take as long as what they start: the daemon limits
@@ -93,7 +94,7 @@ impl Connection {
                 None => return Ok(None),
             },
         };
-        let opened = Self::opened(&url, "ostler-cli", None, None);
+        let opened = Self::opened(&url, "ostler-cli", WayIn::CommandLine, None, None);
         let opened = tokio::time::timeout(ANSWER_LIMIT, opened).await;
         opened.map_err(|_| exit(ClientError::Cancelled))?.map(Some)
     }
@@ -103,19 +104,20 @@ impl Connection {
     /// # Errors
     /// As [`Connection::open`].
     pub async fn paced(url: &str, name: &str, room: watch::Receiver<bool>) -> Result<Self, Exit> {
-        Self::opened(url, name, Some(room), Some(ANSWER_LIMIT)).await
+        Self::opened(url, name, WayIn::Editor, Some(room), Some(ANSWER_LIMIT)).await
     }
 
     async fn opened(
         url: &str,
         name: &str,
+        way: WayIn,
         room: Option<watch::Receiver<bool>>,
         limit: Option<Duration>,
     ) -> Result<Self, Exit> {
         let shown = url.split('?').next().unwrap_or_default();
         let failed =
             |error: &dyn std::fmt::Display| Exit::machine(format!("cannot connect to {shown}: {error}"));
-        let transport = websocket::WebSocket::connect(url).await.map_err(|error| match error {
+        let transport = websocket::WebSocket::connect(url, way).await.map_err(|error| match error {
             Error::Http(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
                 Exit::usage(format!(
                     "{shown} does not accept the token; set {TOKEN} or pass --token-file; clients of the protocol need the \

@@ -5,6 +5,7 @@
 
 use ahp::{Transport, TransportError, TransportMessage};
 use futures::{SinkExt as _, StreamExt as _};
+use ostler_protocol::origins::{self, WayIn};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
@@ -21,11 +22,11 @@ pub struct WebSocket {
 }
 
 impl WebSocket {
-    /// Connects to a `ws://` or `wss://` URL. Its token (`?tkn=…`) is sent as a header, which proxies do not log.
+    /// Connects to a `ws://` or `wss://` URL and names how what it sends entered the host. The URL's token (`?tkn=…`) is sent as a header, which proxies do not log.
     ///
     /// # Errors
     /// An invalid URL, a connection that fails, or a handshake that the server rejects.
-    pub async fn connect(url: &str) -> Result<Self, Error> {
+    pub async fn connect(url: &str, way: WayIn) -> Result<Self, Error> {
         let (url, token) = match Url::parse(url) {
             Ok(mut parsed) => {
                 let token =
@@ -36,6 +37,7 @@ impl WebSocket {
             Err(_) => (url.to_owned(), None),
         };
         let mut request = url.into_client_request()?;
+        request.headers_mut().insert(origins::HEADER, HeaderValue::from_static(way.name()));
         if let Some(token) = token {
             let mut bearer = HeaderValue::try_from(format!("Bearer {token}"))?;
             bearer.set_sensitive(true);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ostler_contract::{Value, json};
 use ostler_engine::outbox::Item;
 use ostler_engine::{Connection, Front, Principal};
+use ostler_protocol::origins::WayIn;
 use ostler_protocol::wire::state::{ChatState, SessionState};
 use tokio::time::{Instant, timeout_at};
 
@@ -51,7 +52,7 @@ impl Client {
     /// # Errors
     /// The host does not answer.
     pub async fn open(front: &Arc<Front>, principal: Principal) -> Result<Self, Failed> {
-        let connection = Connection::open(front, principal);
+        let connection = Connection::open(front, principal, WayIn::NotificationLink);
         let name = format!("{CLIENT}-{}", uuid::Uuid::new_v4().simple());
         let mut client = Self { connection, items: Vec::new(), next: 1, name: name.clone() };
         let versions = ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;

@@ -14,7 +14,7 @@ use crate::protocol::member;
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 16 << 20;
 /// The flag that opens a pipe without waiting for its other end.
-const NONBLOCK: i32 = 0o4000;
+const NONBLOCK: i32 = if cfg!(target_os = "linux") { 0o4000 } else { 0x4 };
 
 /// The directories of a session.
 #[derive(Debug, Clone)]

@@ -295,14 +295,16 @@ impl Catalogue {
         let is_new = |known: &StoredCatalogue, setting: &Setting| {
             known.settings.iter().all(|known| known.option.id != setting.option.id)
         };
-        if settings.iter().any(|setting| is_new(&self.shared.known.lock(), setting)) {
+        let has_room = self.shared.known.lock().settings.len() < limits::OPTIONS.most();
+        if has_room && settings.iter().any(|setting| is_new(&self.shared.known.lock(), setting)) {
             self.change(|known| {
                 let new: Vec<Setting> = settings
                     .iter()
                     .filter(|setting| is_new(known, setting))
                     .map(Setting::without_value)
                     .collect();
-                known.settings.extend(new);
+                let room = limits::OPTIONS.most().saturating_sub(known.settings.len());
+                known.settings.extend(new.into_iter().take(room));
             });
         }
     }

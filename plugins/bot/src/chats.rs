@@ -40,7 +40,14 @@ impl Chats {
 
     /// Returns the chat of a reader with a bot under a key. Creates one if there is none, its session no longer exists,
     /// or the bot answers differently now. `None` if the reader cannot start a session.
+    ///
+    /// # Errors
+    /// `-32009` if the bot's owner could not start a session now: a bot answers in its owner's name.
     pub async fn chat(&self, bot: &Bot, owner: &str, key: &str) -> Result<Option<Chat>, Thrown> {
+        self.host.may_work_for(bot.owner.clone()).map_err(|why| Thrown {
+            message: format!("{} answers no more: its owner {}", bot.name, why.message),
+            ..why
+        })?;
         let digest = Sha256::digest(json!([bot.id, owner, key]).to_string());
         let id = format!("c{}", hex::encode(&digest[..16]));
         let _one_at_a_time = self.starting[usize::from(digest[0]) % LANES].lock().await;

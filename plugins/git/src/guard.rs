@@ -18,13 +18,13 @@ use crate::repository::Repository;
 use crate::status::{Row, Status};
 
 /// What a repository's folder shares with that of the reads, where it exists.
-const SHARED: &[&str] = &["objects", "refs", "logs", "info", "worktrees", "modules", "reftable", "lfs"];
-/// Files that git can create meanwhile.
-const CREATED: &[&str] = &["packed-refs", "shallow"];
+const SHARED: &[&str] = &["objects", "refs", "logs", "worktrees", "modules", "reftable", "lfs"];
+/// What git, or the host, can create meanwhile.
+const CREATED: &[&str] = &["packed-refs", "shallow", "info"];
 /// How many paths are arguments of one call.
 const ARGUMENTS: usize = 200;
-/// How long a folder is used: systems delete old files of temporary folders.
-const USED: Duration = Duration::from_secs(3600);
+/// How long a folder is used: the user's own configuration can change, and systems delete old files of temporary folders.
+const USED: Duration = Duration::from_secs(60);
 
 /// The beginning of the folders' names.
 const PREFIX: &str = "ostler-git-";

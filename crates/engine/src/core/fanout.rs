@@ -6,13 +6,13 @@ mod overlay;
 mod replay;
 mod stream;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use ostler_contract::Charge;
-use ostler_protocol::Version;
+use ostler_protocol::{Version, uri};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::core::backlog::Backlog;
@@ -158,6 +158,8 @@ struct Inner {
     seq: u64,
     channels: HashMap<Arc<str>, Channel>,
     log: Log,
+    /// The connections that receive no notifications of the root channel.
+    without_lists: HashSet<ConnectionId>,
 }
 
 impl Fanout {
@@ -165,7 +167,12 @@ impl Fanout {
     /// host has to begin above every earlier number; otherwise a reconnecting client with an earlier number would
     /// receive a replay whose beginning it never saw.
     pub fn new(replay: usize, after: u64) -> Self {
-        let inner = Inner { seq: after, channels: HashMap::new(), log: Log::new(replay, after) };
+        let inner = Inner {
+            seq: after,
+            channels: HashMap::new(),
+            log: Log::new(replay, after),
+            without_lists: HashSet::new(),
+        };
         Self { inner: Mutex::new(inner) }
     }
 
@@ -365,11 +372,23 @@ impl Fanout {
         self.notify_each(channel, frame, |subscriber| subscriber.outbox.is_of_host());
     }
 
+    /// Sets whether a connection receives the notifications of the root channel, which are about sessions.
+    pub(crate) fn shows_lists(&self, connection: ConnectionId, may: bool) {
+        let without = &mut self.inner().without_lists;
+        match may {
+            true => without.remove(&connection),
+            false => without.insert(connection),
+        };
+    }
+
     fn notify_each(&self, channel: &str, frame: String, which: impl Fn(&Subscriber) -> bool) {
         let inner = self.inner();
         let Some(entry) = inner.channels.get(channel) else { return };
         let batch = Batch::new(vec![frame.into()]);
-        for subscriber in entry.subscribers.iter().filter(|subscriber| which(subscriber)) {
+        let sees = |subscriber: &&Subscriber| {
+            channel != uri::ROOT || !inner.without_lists.contains(&subscriber.connection)
+        };
+        for subscriber in entry.subscribers.iter().filter(|subscriber| which(subscriber)).filter(sees) {
             subscriber.push(Item::Batch(batch.clone()));
         }
     }

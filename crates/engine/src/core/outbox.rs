@@ -133,6 +133,8 @@ pub enum Closed {
     Moved,
     /// The host lost its lease in the cluster; the client has to reconnect.
     LostLease,
+    /// The token or the sign-in that opened it is no longer valid.
+    SignedOut,
 }
 
 /// The limit of the queue, in bytes.

@@ -1,6 +1,8 @@
 //! Connections, the only entry point of the host: a connection receives parsed messages and answers into an outbox.
 //! WebSocket, stdio and plugins' connections use it.
 
+mod identity;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,6 +14,7 @@ use ostler_contract::events::Event;
 use ostler_contract::points::Lender;
 use ostler_protocol::commands::{Command, Needs, Notification};
 use ostler_protocol::message::{BadFrame, count_values, encode};
+use ostler_protocol::origins::WayIn;
 use ostler_protocol::{Message, RpcError, Value, Version};
 use parking_lot::Mutex;
 
@@ -31,6 +34,7 @@ use crate::front::commands::{provider, subject};
 use crate::front::order::{Order, Work, claimed_session};
 use crate::front::relay::{Across, Relayed};
 use crate::sessions::{Place, ToSession};
+use crate::users::Credential;
 use crate::users::clients::{Answer, Client};
 use crate::users::principal::Principal;
 
@@ -43,6 +47,9 @@ const MOST_REQUESTS: usize = 1024;
 #[derive(Debug)]
 pub struct Connection {
     id: ConnectionId,
+    way: WayIn,
+    /// What let it in.
+    opened_by: Credential,
     front: Arc<Front>,
     /// Its outbox.
     pub outbox: Arc<Outbox>,
@@ -62,6 +69,8 @@ pub struct Connection {
 #[derive(Debug)]
 struct State {
     principal: Principal,
+    /// What made it that principal, after it was opened.
+    signed_in_by: Credential,
     /// Set by `initialize` or `reconnect`.
     client: Option<Introduced>,
     /// The canonical URIs by the URIs from the client's requests.
@@ -81,18 +90,32 @@ struct Introduced {
 }
 
 impl Connection {
-    /// Opens a connection for a peer.
-    pub fn open(front: &Arc<Front>, principal: Principal) -> Arc<Self> {
-        Self::open_with(front, principal, None)
+    /// Opens a connection for a peer that nothing can sign out.
+    pub fn open(front: &Arc<Front>, principal: Principal, way: WayIn) -> Arc<Self> {
+        Self::open_by(front, principal, way, Credential::default())
     }
 
-    /// Opens a connection for a client of another host.
-    pub(super) fn open_across(front: &Arc<Front>, principal: Principal, across: Across) -> Arc<Self> {
-        Self::open_with(front, principal, Some(across))
+    /// Opens a connection for a peer, which ends with the credential that let it in.
+    pub fn open_by(front: &Arc<Front>, principal: Principal, way: WayIn, by: Credential) -> Arc<Self> {
+        Self::open_with(front, (principal, by), way, None)
     }
 
-    fn open_with(front: &Arc<Front>, principal: Principal, across: Option<Across>) -> Arc<Self> {
-        let principal_known = principal != Principal::Anyone;
+    /// Opens a connection for a client of another host, which watches its credential.
+    pub(super) fn open_across(
+        front: &Arc<Front>,
+        principal: Principal,
+        way: WayIn,
+        across: Across,
+    ) -> Arc<Self> {
+        Self::open_with(front, (principal, Credential::default()), way, Some(across))
+    }
+
+    fn open_with(
+        front: &Arc<Front>,
+        (principal, opened_by): (Principal, Credential),
+        way: WayIn,
+        across: Option<Across>,
+    ) -> Arc<Self> {
         if let Principal::Person(person) = &principal {
             front.access.record_sign_in(person);
         }
@@ -106,6 +129,8 @@ impl Connection {
         };
         let connection = Arc::new(Self {
             id,
+            way,
+            opened_by,
             outbox,
             across,
             relayed: OnceLock::new(),
@@ -115,6 +140,7 @@ impl Connection {
             order: Order::default(),
             state: Mutex::new(State {
                 principal,
+                signed_in_by: Credential::default(),
                 client: None,
                 subscriptions: HashMap::new(),
                 credentials: BTreeMap::new(),
@@ -122,7 +148,7 @@ impl Connection {
                 closed: false,
             }),
         });
-        front.core.root.knows(connection.id, principal_known);
+        connection.show_lists();
         let client = Arc::downgrade(&connection);
         front.access.clients.add(id, client);
         connection
@@ -131,6 +157,11 @@ impl Connection {
     /// Returns its number.
     pub fn id(&self) -> ConnectionId {
         self.id
+    }
+
+    /// Returns how its messages enter the host.
+    pub(crate) fn way(&self) -> WayIn {
+        self.way
     }
 
     /// Returns the client's id, once initialized.
@@ -377,40 +408,10 @@ impl Connection {
         }
         nth
     }
-
-    /// Sets the identity of the connection. Returns the number of the token among those of the sign-in.
-    pub(crate) fn become_principal(&self, resource: &str, principal: Principal) -> u64 {
-        self.change_principal(principal);
-        self.state.lock().give(resource)
-    }
-
-    /// Sets the identity of the connection, here and at other hosts.
-    pub(super) fn change_principal(&self, principal: Principal) {
-        self.front.core.root.knows(self.id, principal != Principal::Anyone);
-        if let Some(relayed) = self.relayed_if_any() {
-            relayed.principal_changed(&principal);
-        }
-        self.state.lock().principal = principal;
-    }
-
     /// Notifies other hosts of the settings of the connection.
     pub(super) fn settings_changed(&self) {
         if let Some(relayed) = self.relayed_if_any() {
             relayed.settings_changed(&self.front.core.root.own_values(self.id));
-        }
-    }
-
-    /// Returns whether this is the latest token of a resource.
-    pub(crate) fn still_spends(&self, resource: &str, nth: u64) -> bool {
-        let state = self.state.lock();
-        !state.closed && state.given.get(resource) == Some(&nth)
-    }
-
-    /// Ends the subscriptions that the connection is no longer authorized for.
-    pub(crate) fn drop_forbidden(self: &Arc<Self>) {
-        let held: Vec<String> = self.state.lock().subscriptions.keys().cloned().collect();
-        for spelled in held {
-            kind_of(&self.front, &spelled).recheck(self, &spelled);
         }
     }
 
@@ -497,6 +498,7 @@ impl Connection {
         self.front.resources.release_watches_of(self.id);
         self.front.workspace.relays_left(self.id);
         self.front.core.root.forget(self.id);
+        self.front.core.fanout.shows_lists(self.id, true);
         self.front.access.clients.remove(self.id);
         let client = self.client_id();
         self.front.core.events.raise(Event::ClientDisconnect {
@@ -565,8 +567,8 @@ impl Client for Connection {
         self.close();
     }
 
-    fn drop_forbidden(self: Arc<Self>) {
-        Self::drop_forbidden(&self);
+    fn review(self: Arc<Self>) {
+        Self::review(&self);
     }
 }
 

@@ -150,6 +150,10 @@ impl HostCalls for PluginHostCalls {
         })
     }
 
+    fn may_work_for(&self, _: &Caller, owner: String) -> Result<(), Thrown> {
+        Ok(self.front()?.access.require_still(&owner, &Grant::of("session", "create"))?)
+    }
+
     fn session_kept(&self, _: &Caller, uri: String) -> Pending<bool> {
         let front = self.front();
         Box::pin(async move {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ostler_contract::host::Peer;
 use ostler_contract::{Call, Func, HostFunction, JsonObject, Thrown, Value};
 use ostler_protocol::message::Params;
+use ostler_protocol::origins::WayIn;
 use ostler_protocol::{Id, Message, RpcError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -64,7 +65,7 @@ enum Delivery {
 
 /// Opens a connection for a plugin.
 pub(crate) fn open(front: &Arc<Front>, principal: Principal) -> Peer {
-    let connection = Connection::open(front, principal);
+    let connection = Connection::open(front, principal, WayIn::Plugin);
     let shared = Arc::new(Shared::default());
     // `None` instead of a message means that the plugin closed its end; earlier messages are still handled.
     let (inbound, mut inbox) = mpsc::unbounded_channel::<Option<Message>>();

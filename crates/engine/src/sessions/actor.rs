@@ -289,7 +289,7 @@ impl Actor {
                 if let Some(at) = self.chat_numbered(chat)
                     && self.chats[at].running() == Some(turn.as_str())
                 {
-                    self.fail_turn(at, "policy", why).await;
+                    self.fail_turn(at, why.error_type, why.message).await;
                 }
             }
             ToSession::BackendId { chat, id } => {
@@ -410,6 +410,7 @@ impl Actor {
             ToSession::Room { number, posted } => self.has_room(number, posted),
             // The priority lane is checked before each message.
             ToSession::Priority => {}
+            ToSession::Review => self.review_turns().await,
             ToSession::Unwatched => self.busy_at = Instant::now(),
             ToSession::Rest => self.rest = true,
             ToSession::Dispose { done } => {

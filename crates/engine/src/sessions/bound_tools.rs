@@ -71,6 +71,15 @@ impl SessionTools {
         own.chain(brought.tools.iter().cloned()).collect()
     }
 
+    /// Checks that tools may be called in the name of the session's owner now.
+    ///
+    /// # Errors
+    /// What the owner may no longer do.
+    pub fn may_call(&self) -> Result<(), String> {
+        let Some(sessions) = self.sessions.upgrade() else { return Ok(()) };
+        sessions.may_work_for_owner(&self.entry).map_err(|refused| refused.message)
+    }
+
     /// Returns a receiver that is notified of every change of the tools and of the session's end.
     pub fn changes(&self) -> watch::Receiver<Brought> {
         self.entry.brought.subscribe()

@@ -127,6 +127,10 @@ impl Actor {
             }
             StateAction::ChatTurnResume(resume) => {
                 let turn = resume.turn_id.clone();
+                let last = self.chats[at].state.turns.last();
+                if last.is_some_and(|last| self.command_line_of(&last.message).is_some()) {
+                    return refuse("a command line does not go on; send it again");
+                }
                 let before = self.chats[at].before(true);
                 if self.chats[at].is_worker()
                     || !self.apply_chat(at, StateAction::ChatTurnResume(resume), origin)
@@ -187,7 +191,10 @@ impl Actor {
         dispatch: &Dispatch,
     ) -> Refused {
         self.may_start(at, &started)?;
-        self.sign(&mut started.message, dispatch.sender.as_deref());
+        self.sign(&mut started.message, dispatch.sender.as_deref(), Some(dispatch.way));
+        if let Some(refused) = self.refusal_of(&started.message) {
+            return refuse(refused.message);
+        }
         self.sessions.note_client(&mut started.message, Some(&dispatch.origin.client_id));
         self.begin_turn(at, started, origin, dispatch.sender.clone()).await;
         Ok(())
@@ -243,10 +250,11 @@ impl Actor {
         dispatch: &Dispatch,
     ) -> Refused {
         self.may_talk(at, &set.message)?;
-        self.sign(&mut set.message, dispatch.sender.as_deref());
+        self.sign(&mut set.message, dispatch.sender.as_deref(), Some(dispatch.way));
         self.sessions.note_client(&mut set.message, Some(&dispatch.origin.client_id));
         self.may_wait(at, Some(&set.id), &set.message)?;
         if set.kind == PendingMessageKind::Steering {
+            let is_command = self.command_line_of(&set.message).is_some();
             let running = self.chats[at].running().is_some();
             let Some(backend) = self.chats[at].backend.as_mut().filter(|_| running) else {
                 return refuse(NO_TURN_TO_STEER);
@@ -256,13 +264,17 @@ impl Actor {
             let room = backend.calls.room_for(&self.sessions.limits.states, bytes, dispatch.charge())?;
             let (taken, wait) = oneshot::channel();
             self.entry.client_resources.remember(set.message.attachments.as_ref());
-            backend.tell(Tell::Steer {
-                id: set.id.clone(),
-                text: set.message.text.clone(),
-                attachments: set.message.attachments.clone(),
-                taken,
-                room,
-            });
+            // A command line is not for the agent: it waits for the end of the turn, as one that is not taken.
+            match is_command {
+                true => drop(taken),
+                false => backend.tell(Tell::Steer {
+                    id: set.id.clone(),
+                    text: set.message.text.clone(),
+                    attachments: set.message.attachments.clone(),
+                    taken,
+                    room,
+                }),
+            }
             let id = set.id.clone();
             let call = self.next_preparation;
             self.next_preparation += 1;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ostler_contract::points::{Agent, AgentSession, KeptChat, Lender, PreambleChat, Start};
 use ostler_contract::registry::Owned;
 use ostler_contract::{Thrown, in_time, limit};
+use ostler_protocol::origins::WayIn;
 use ostler_protocol::wire::actions::{
     ChatTurnStartedAction, SessionChatAddedAction, SessionChatRemovedAction, SessionDefaultChatChangedAction,
     StateAction,
@@ -45,6 +46,8 @@ pub struct NewChat {
     pub message: Option<Message>,
     /// The principal that counts as the sender.
     pub sender: Option<String>,
+    /// How the first message entered the host, if a client sent it.
+    pub way: Option<WayIn>,
     /// The tokens of the requesting connection, by protected resource.
     pub credentials: Option<BTreeMap<String, String>>,
     /// The requesting client.
@@ -149,6 +152,9 @@ impl Actor {
         let (sessions, mailbox, provider) =
             (self.sessions.clone(), self.mailbox.clone(), self.entry.provider.clone());
         let (mut message, sender, beside) = (new.message, new.sender, source.context);
+        if let Some(message) = &mut message {
+            self.sign(message, sender.as_deref(), new.way);
+        }
         let entry = self.entry.clone();
         tasks::spawn(async move {
             if let Some(message) = &mut message
@@ -305,8 +311,8 @@ impl Actor {
         Ok(at)
     }
 
-    async fn say_first(&mut self, at: usize, mut message: Message, sender: Option<String>) {
-        self.sign(&mut message, sender.as_deref());
+    async fn say_first(&mut self, at: usize, message: Message, sender: Option<String>) {
+        let refused = self.refusal_of(&message);
         let started = ChatTurnStartedAction {
             turn_id: self.core.new_id(),
             started_at: self.core.clock.iso(),
@@ -314,7 +320,7 @@ impl Actor {
             queued_message_id: None,
             meta: None,
         };
-        self.begin_turn(at, started, None, sender).await;
+        self.begin_or_refuse(at, started, sender, refused).await;
     }
 
     /// Closes a chat and removes it. If it was the default chat, the first remaining chat becomes the default.

@@ -2,10 +2,11 @@
 
 use ostler_contract::points::{MachineProcess, SessionComputer, SessionTerminalRequest};
 use ostler_contract::{HostFunction, Thrown};
-use ostler_protocol::wire::state::{Message, MessageKind};
+use ostler_protocol::wire::state::Message;
 
 use super::actor::Actor;
 use super::backend::Tell;
+use super::senders::{grants_of_command_line, sender_of, way_of};
 use crate::workspace::terminals::PREFIX;
 
 /// The title of the terminal of a command line.
@@ -13,19 +14,26 @@ const COMMAND_TITLE: &str = "Terminal";
 /// The shell that runs command lines in a machine, the one that every image with a shell has.
 const MACHINE_SHELL: &str = "/bin/sh";
 
+/// Returns the command of a text that looks like a command line.
+pub(super) fn command_of(text: &str) -> Option<&str> {
+    text.strip_prefix(PREFIX).map(str::trim).filter(|command| !command.is_empty())
+}
+
 impl Actor {
-    /// Returns the backend call for a message that is a command line, which runs where the session runs. Only a user's
-    /// message can be one.
+    /// Returns the backend call for a message that is a command line, which runs where the session runs.
     pub(super) fn run_of(&self, at: usize, turn: &str, message: &Message) -> Option<Tell> {
-        let command =
-            message.text.strip_prefix(PREFIX).map(str::trim).filter(|command| !command.is_empty())?;
-        let open =
-            self.terminals_of(&self.chats[at]).filter(|_| message.origin.kind == MessageKind::User)?.open;
+        let command = self.command_line_of(message)?;
+        let sender = sender_of(message);
+        let open = self.terminals_of(&self.chats[at], sender.clone())?.open;
+        let (access, grants) = (self.sessions.access.clone(), grants_of_command_line(way_of(message)?)?);
         let (turn, line) = (turn.to_owned(), command.to_owned());
         let (of_turn, provider) = (turn.clone(), self.entry.provider.clone());
         let computer = self.computer_of(&self.paths_of(&self.chats[at]));
         let run = HostFunction::new(move |(tool_call_id,): (Option<String>,)| {
             let (open, computer, line) = (open.clone(), computer.clone(), line.clone());
+            // The backend may have taken long to start.
+            let refused =
+                grants.iter().find_map(|grant| access.require_still(sender.as_deref()?, grant).err());
             let request = SessionTerminalRequest {
                 name: Some(COMMAND_TITLE.to_owned()),
                 turn_id: Some(of_turn.clone()),
@@ -33,6 +41,9 @@ impl Actor {
                 ..SessionTerminalRequest::default()
             };
             async move {
+                if let Some(refused) = refused {
+                    return Err(refused.into());
+                }
                 let request = match computer {
                     Some(computer) => in_machine(&computer, line, request).await?,
                     None => SessionTerminalRequest { command: Some(line), ..request },

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ostler_contract::points::{Emit, Lender};
 use ostler_contract::{Charge, JsonObject, Thrown, Value};
 use ostler_protocol::actions::{Action, Class};
+use ostler_protocol::origins::WayIn;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{
     AnnotationsState, ChatSummary, Customization, Message, ModelSelection, SessionConfigState, Turn,
@@ -18,6 +19,7 @@ use super::chats::{ChatReady, NewChat};
 use super::emit_limit::EmittedSize;
 use super::moving::Lent;
 use super::queue::Posted;
+use super::senders::TurnRefusal;
 use super::{Place, SessionEntry};
 use crate::core::fanout::{Origin, Subscriber, rejection};
 use crate::core::ids::ConnectionId;
@@ -79,6 +81,8 @@ pub struct Dispatch {
     pub connection: ConnectionRef,
     /// `user:<id>`, `root:<host>` or `plugin:<id>`, if known.
     pub sender: Option<String>,
+    /// How the action entered the host.
+    pub way: WayIn,
     /// The length of the action's text.
     pub length: usize,
     /// The memory charged for a long action until it is handled.
@@ -184,14 +188,14 @@ pub enum ToSession {
         /// The error.
         why: Thrown,
     },
-    /// The policies denied a turn that has already started; no backend runs it.
+    /// A turn that has already started may not run; no backend runs it.
     TurnRefused {
         /// The chat's number.
         chat: u64,
         /// The turn.
         turn: String,
         /// The reason.
-        why: String,
+        why: TurnRefusal,
     },
     /// A backend reported its own id.
     BackendId {
@@ -326,6 +330,8 @@ pub enum ToSession {
     },
     /// A channel of the session lost its last subscriber; the delay until the session sleeps starts again.
     Unwatched,
+    /// The users have changed: turns whose sender may no longer run them end.
+    Review,
     /// Too many sessions are in memory; the session sleeps if it is idle.
     Rest,
     /// The session ends and is deleted.

@@ -64,7 +64,7 @@ impl Actor {
             return;
         };
         let mut message = request.message;
-        self.sign(&mut message, request.sender.as_deref());
+        self.sign(&mut message, request.sender.as_deref(), None);
         let running = self.chats[at].running().is_some();
         let backend = self.chats[at].backend.as_mut().filter(|_| running);
         let bytes = text_in_message(&message);

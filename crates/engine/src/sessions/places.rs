@@ -147,12 +147,13 @@ impl Actor {
     }
 
     /// Returns the functions with which a chat's backend opens terminals.
-    pub(super) fn terminals_of(&self, chat: &Chat) -> Option<SessionTerminals> {
+    pub(super) fn terminals_of(&self, chat: &Chat, opener: Option<String>) -> Option<SessionTerminals> {
         self.sessions.workspace.session_terminals(Holder {
             session: self.entry.uri.clone(),
             chat: chat.uri.clone(),
             directory: self.paths_of(chat).into_iter().next(),
             env: self.environment(),
+            opener,
         })
     }
 

@@ -85,7 +85,7 @@ impl Actor {
             subagent: Some(self.subagent(number)),
             read: Some(self.read_of()),
             client_settings: Some(self.client_settings_of()),
-            terminals: self.terminals_of(chat),
+            terminals: self.terminals_of(chat, None),
             computer: self.computer_of(&paths),
             env: self.environment(),
             tools_server,

@@ -141,7 +141,7 @@ impl Actor {
         let set_turn = self.core.turn_store().and_then(|store| store.set_turn.as_ref());
         let chat = &self.chats[at];
         let write = |(place, turn): (usize, &Turn)| {
-            let sender = super::turns::sender_of(&turn.message);
+            let sender = super::senders::sender_of(&turn.message);
             let turn = KeptTurn { turn: turn.clone(), sender, transcript_id: None };
             let stored = (self.entry.id.clone(), chat.uri.clone(), place as u64, turn);
             self.keeping(&chat.uri, set_turn.map(|set_turn| set_turn.within(limit::STORE, stored)))

@@ -130,6 +130,9 @@ pub(super) fn bind(sessions: &Arc<Sessions>, tool: OfferedTool, place: &Arc<Boun
         async move {
             let sessions = sessions?;
             let (session, chat) = (bound.session.clone(), bound.chat.clone());
+            if let Some(entry) = sessions.by_uri(&session) {
+                sessions.may_work_for_owner(&entry)?;
+            }
             let at = context(&sessions, &session, &chat, place);
             let name = tool.definition.name.to_string();
             let outcome = tool.run.unbounded((input, at)).await;

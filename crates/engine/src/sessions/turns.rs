@@ -5,15 +5,15 @@ use futures::future::{BoxFuture, OptionFuture};
 use ostler_contract::events::{Event, EventName, TurnStatus};
 use ostler_contract::points::{Changes, KeptDraft, SessionFlags, StartingTurn, TurnFrom};
 use ostler_contract::{HostFunction, Thrown, Value, limit};
+use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{
     ChatErrorAction, ChatPendingMessageSetAction, ChatTurnStartedAction, SessionInputNeededRemovedAction,
     SessionIsReadChangedAction, StateAction,
 };
 use ostler_protocol::wire::state::{
-    ErrorInfo, ErrorResponsePart, Message, PendingMessage, PendingMessageKind, SessionInputRequest,
-    SessionStatus, TurnState,
+    ErrorInfo, ErrorResponsePart, PendingMessage, PendingMessageKind, SessionInputRequest, SessionStatus,
+    TurnState,
 };
-use ostler_protocol::{names, uri};
 use tracing::Span;
 
 use super::Happened;
@@ -21,6 +21,7 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::deferred::DeferredPart;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
+use super::senders::{TurnRefusal, sender_of};
 use super::storing::{Before, Outcome as _};
 use super::text_length::text_in_message;
 use crate::core::fanout::Origin;
@@ -279,7 +280,7 @@ impl Actor {
         if request.model.is_some() {
             message.model = request.model;
         }
-        self.sign(&mut message, request.sender.as_deref());
+        self.sign(&mut message, request.sender.as_deref(), None);
         self.sessions.note_client(&mut message, None);
         if self.chats[at].running().is_some() {
             if !request.queue {
@@ -309,15 +310,6 @@ impl Actor {
         match self.storing.has_failed {
             false => Ok(TurnTaken::Started { turn }),
             true => Err(NOT_STORED.to_owned()),
-        }
-    }
-
-    /// Records the sender in a message, if the host has a users file.
-    pub(super) fn sign(&self, message: &mut Message, sender: Option<&str>) {
-        if let Some(sender) = sender
-            && self.sessions.access.gate.is_guarded()
-        {
-            message.meta.get_or_insert_default().insert(names::meta_key("sender"), sender.into());
         }
     }
 
@@ -389,27 +381,36 @@ impl Actor {
         true
     }
 
-    /// Starts the turn of a queued message. If the policies denied it, the turn fails immediately with their reason.
+    /// Starts the turn of a queued message, or fails it immediately: the policies denied it, or its sender no longer has
+    /// the grants.
     pub(super) async fn begin_next(&mut self, at: usize, next: PendingMessage, refused: Option<String>) {
         let sender = sender_of(&next.message);
-        let turn = self.core.new_id();
+        let refused = refused.map(TurnRefusal::by_policies).or_else(|| self.refusal_of(&next.message));
         let action = ChatTurnStartedAction {
-            turn_id: turn.clone(),
+            turn_id: self.core.new_id(),
             started_at: self.core.clock.iso(),
             message: next.message,
             queued_message_id: Some(next.id),
             meta: None,
         };
-        match refused {
-            None => self.begin_turn(at, action, None, sender).await,
-            Some(why) => {
-                let opening = self.open_turn(at, action, None, sender);
-                self.announce_turn(at, opening).await;
-                // The end of the turn starts the next queued message, which may be denied as well, so each one is a
-                // separate message.
-                let _ = self.mailbox.send(ToSession::TurnRefused { chat: self.chats[at].number, turn, why });
-            }
-        }
+        self.begin_or_refuse(at, action, sender, refused).await;
+    }
+
+    /// Starts a turn that the host begins for a client's message, or fails it immediately for a reason.
+    pub(super) async fn begin_or_refuse(
+        &mut self,
+        at: usize,
+        action: ChatTurnStartedAction,
+        sender: Option<String>,
+        refused: Option<TurnRefusal>,
+    ) {
+        let Some(why) = refused else { return self.begin_turn(at, action, None, sender).await };
+        let turn = action.turn_id.clone();
+        let opening = self.open_turn(at, action, None, sender);
+        self.announce_turn(at, opening).await;
+        // The end of the turn starts the next queued message, which may be denied as well, so each one is a separate
+        // message.
+        let _ = self.mailbox.send(ToSession::TurnRefused { chat: self.chats[at].number, turn, why });
     }
 
     /// Withdraws all requests for input of a chat, because nothing waits for their answers any more.
@@ -534,12 +535,6 @@ pub(super) fn request_of(request: &SessionInputRequest) -> Option<(&str, &str)> 
             Some((value.get("id")?.as_str()?, value.get("chat")?.as_str()?))
         }
     }
-}
-
-/// Returns the sender that is recorded in a message.
-pub(super) fn sender_of(message: &Message) -> Option<String> {
-    let sender = message.meta.as_ref()?.get(&names::meta_key("sender"))?;
-    sender.as_str().map(str::to_owned)
 }
 
 fn status_of(state: TurnState) -> TurnStatus {

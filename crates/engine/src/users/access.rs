@@ -34,6 +34,20 @@ impl Access {
         self.grants_of(owner).is_none_or(|held| held.iter().any(|held| held.covers(asked)))
     }
 
+    /// Checks that work which began in the name of an owner may go on, or may start now that it has waited. A user has the
+    /// roles that an issuer confirmed at the latest sign-in, as when the work began.
+    ///
+    /// # Errors
+    /// `-32009` if the owner does not have the grant any more.
+    pub(crate) fn require_still(&self, owner: &str, asked: &Grant) -> Result<(), RpcError> {
+        let user = self.gate.people().zip(Owner::parse(owner).and_then(Owner::user));
+        let by_issuer = user.and_then(|(people, id)| people.person_as_signed_in(id));
+        match by_issuer.is_some_and(|person| person.grants.iter().any(|held| held.covers(asked))) {
+            true => Ok(()),
+            false => self.require_of(owner, asked),
+        }
+    }
+
     /// Rejects work that its owner is not authorized for.
     pub(crate) fn require_of(&self, owner: &str, asked: &Grant) -> Result<(), RpcError> {
         match self.may(owner, asked) {

@@ -66,8 +66,8 @@ pub(crate) trait Client: Debug + Send + Sync {
     /// Closes the connection.
     fn close(&self);
 
-    /// Ends the subscriptions that the connection is no longer authorized for.
-    fn drop_forbidden(self: Arc<Self>);
+    /// Ends what it may no longer have, after users have changed or a page has signed out.
+    fn review(self: Arc<Self>);
 }
 
 /// The open connections by number.

@@ -233,7 +233,8 @@ impl Directory {
     /// Returns the current user of an id, with roles that an issuer named.
     pub fn person_claiming(&self, id: &str, claimed: &[String]) -> Option<Arc<Person>> {
         let person = self.person(id)?;
-        if claimed.is_empty() {
+        let takes_claims = self.users.get(id).is_some_and(|user| user.roles_from.is_some());
+        if claimed.is_empty() || !takes_claims {
             return Some(person);
         }
         let mut person = (*person).clone();
@@ -269,6 +270,11 @@ impl Directory {
             }
         }
         found
+    }
+
+    /// Returns whether a user has a personal token, by its hash.
+    pub fn has_token(&self, id: &str, hash: &str) -> bool {
+        self.users.get(id).and_then(|user| user.hash.as_deref()).is_some_and(|own| own == hash)
     }
 
     /// Returns the file's setting for personal tokens on the handshake, if any.

@@ -1,6 +1,7 @@
 //! The users of a host: the current users file, and changes of it.
 
 pub mod access;
+pub(crate) mod authority;
 pub(crate) mod clients;
 mod directory;
 mod edit;
@@ -12,6 +13,7 @@ pub mod principal;
 mod records;
 mod schemes;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +27,7 @@ use tokio::sync::Semaphore;
 
 use crate::core::outbound::Outbound;
 
+pub use authority::{Credential, Ends, Living};
 pub(crate) use directory::GROUP_ROLE;
 pub use directory::{BUILT_IN_ROLES, Directory, Person, hash_of};
 pub use edit::{Caller, Kind};
@@ -53,6 +56,8 @@ pub struct People {
     asking: Semaphore,
     writer: Option<UsersWriter>,
     reader: Option<UsersReader>,
+    /// The roles that an issuer confirmed at the latest sign-in of each user, by id.
+    claims: RwLock<HashMap<String, Vec<String>>>,
     /// Whether grants are checked. Once they are, they stay so.
     are_in_force: AtomicBool,
 }
@@ -90,6 +95,7 @@ impl People {
             asking: Semaphore::new(ASKED_AT_ONCE),
             writer: None,
             reader: None,
+            claims: RwLock::default(),
             are_in_force: AtomicBool::new(true),
         }
     }
@@ -153,6 +159,8 @@ impl People {
     /// Why it is invalid; the previous content stays in force.
     pub fn set(&self, file: UsersFile) -> Result<Vec<String>, String> {
         let (directory, lines) = file.directory()?;
+        // A later user of the same id does not have them.
+        self.claims.write().retain(|id, _| directory.person(id).is_some());
         *self.held.write() = (Arc::new(file), Arc::new(directory));
         Ok(lines)
     }
@@ -211,6 +219,7 @@ impl People {
                     let known = self.now().person_of_subject(&issuer, self.issuer.as_ref(), &verified);
                     if let Some((person, more)) = known {
                         lines.extend(more);
+                        self.note_claims(&person.id, &person.claimed);
                         return (Some(person), lines);
                     }
                 }
@@ -223,6 +232,27 @@ impl People {
     /// Returns the user of a token.
     pub fn person_of_token(&self, token: &str) -> Option<Arc<Person>> {
         self.now().person_of_token(token)
+    }
+
+    /// Records the roles that an issuer confirmed when a user signed in.
+    pub(crate) fn note_claims(&self, id: &str, roles: &[String]) {
+        let mut claims = self.claims.write();
+        match roles.is_empty() || self.now().person(id).is_none() {
+            true => drop(claims.remove(id)),
+            false => drop(claims.insert(id.to_owned(), roles.to_vec())),
+        }
+    }
+
+    /// Returns the user of an id with the roles that an issuer confirmed at the latest sign-in.
+    pub(crate) fn person_as_signed_in(&self, id: &str) -> Option<Arc<Person>> {
+        let claims = self.claims.read();
+        self.now().person_claiming(id, claims.get(id)?)
+    }
+
+    /// Returns a credential that is valid as long as a user has a personal token.
+    pub fn credential_of(self: &Arc<Self>, person: &Person, token: &str) -> Credential {
+        let (people, id, hash) = (Arc::downgrade(self), person.id.clone(), hash_of(token));
+        Credential::new(move || people.upgrade().is_some_and(|people| people.now().has_token(&id, &hash)))
     }
 
     /// Returns whether a personal token on the handshake authenticates its user. The record has priority over the file,

@@ -31,7 +31,7 @@ async fn host() -> MemoryHost {
         "users": [{ "id": "ada", "roles": ["all"] }, { "id": "ben", "roles": ["all"] }] });
     let people = host.host.access.gate.people().unwrap();
     assert!(people.set(UsersFile::parse(&file.to_string()).unwrap()).unwrap().is_empty());
-    host.host.people_changed();
+    host.host.review_authority();
     host
 }
 

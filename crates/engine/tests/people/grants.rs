@@ -243,7 +243,7 @@ fn set(host: &MemoryHost, file: &Value) {
     let lines =
         host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     assert!(lines.is_empty(), "{lines:?}");
-    host.host.people_changed();
+    host.host.review_authority();
 }
 
 fn declared(row: &Row) -> Option<Grant> {

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod authority;
 mod client_resources;
+mod command_lines;
 mod grants;
+mod pages;
 mod people;
 mod policies;
 mod strangers;

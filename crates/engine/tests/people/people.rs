@@ -58,7 +58,7 @@ fn set(host: &MemoryHost, file: &Value) {
     let lines =
         host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     assert!(lines.is_empty(), "{lines:?}");
-    host.host.people_changed();
+    host.host.review_authority();
 }
 
 async fn nobody(host: &MemoryHost) -> RawClient {
@@ -677,6 +677,47 @@ async fn people_sign_in_through_issuers() {
     less["users"].as_array_mut().unwrap().remove(1);
     set(&host, &less);
     assert_eq!(list(&mut ben).await, Err(NOBODY));
+}
+
+/// Work that waits or goes on is asked about with the roles of the sign-in, not only with those of the record.
+#[tokio::test]
+async fn the_work_of_a_user_with_roles_of_an_issuer_goes_on() {
+    let stage = Stage::default();
+    let people = People::new(SIGN_IN, "inn");
+    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).people(people).start().await;
+    issuers(&host);
+    let mut file = json!({
+        "roles": { "keeper": ["session:*"], "none": [] },
+        "users": [
+            { "id": "ben", "roles": ["none"], "issuer": "https://id.example.org", "rolesFrom": "groups" },
+        ]
+    });
+    set(&host, &file);
+    let mut ben = signed_in(&host, "oidc-ben").await;
+    ben.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
+    let chat = uri::default_chat("stage:/1");
+    ben.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
+    ben.dispatch(&chat, 1, turn).await;
+    ben.actions_until("chat/turnStarted").await;
+    host.host.review_authority();
+    let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": { "text": "On." } });
+    ben.dispatch(&chat, 2, queued).await;
+    ben.dispatch(&chat, 3, json!({ "type": "chat/turnCancelled", "turnId": "t" })).await;
+    let seen = ben.actions_until("chat/turnStarted").await;
+    assert!(!seen.iter().any(|seen| seen["action"]["type"] == "chat/error"), "{seen:?}");
+
+    file["roles"]["keeper"] = json!(["session:list"]);
+    set(&host, &file);
+    let mut root = host.raw_as(Principal::Root);
+    root.initialize("r").await;
+    loop {
+        let state = root.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        if state["snapshot"]["state"]["turns"][1]["state"] == "error" {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]

@@ -102,7 +102,7 @@ async fn guarded(board: &Board, roles: &[&str]) -> MemoryHost {
 fn know(host: &MemoryHost, grants: &[&str]) {
     let file = json!({ "roles": { "r": grants }, "users": [{ "id": "ada", "roles": ["r"], "token": hash_of("a") }] });
     host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
-    host.host.people_changed();
+    host.host.review_authority();
 }
 
 fn ada(host: &MemoryHost) -> Principal {

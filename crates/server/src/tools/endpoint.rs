@@ -120,6 +120,9 @@ impl Endpoint {
     /// Calls a tool; `None` if it does not exist.
     pub async fn call(&self, name: &str, input: Value) -> Option<ToolOutcome> {
         let tool = self.tools.list().into_iter().find(|tool| tool.definition.name == name)?;
+        if let Err(why) = self.tools.may_call() {
+            return Some(ToolOutcome::failed(why));
+        }
         let run_client = self.openers.lock().options.run_client.clone();
         Some(match (tool.run, run_client) {
             (Some(run), _) => outcome(run.call((input, None)).await, tool.definition.output_schema.is_some()),

@@ -76,6 +76,7 @@ impl ChannelKind for OfSession {
             origin: dispatched.origin.clone(),
             connection: connection.reference(),
             sender: connection.owner(),
+            way: connection.way(),
             length: dispatched.length,
             charge: connection.charge_copies(dispatched.length, COPIES),
             room: None,

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use crate::core::responder::Responder;
 use crate::core::tasks;
 use crate::front::connection::Connection;
-use crate::users::People;
 use crate::users::principal::Principal;
+use crate::users::{Credential, People};
 
 /// The result of a token for the host itself.
 enum SignIn {
@@ -65,7 +65,11 @@ impl Connection {
                 responder.ok(&json!({}));
             }
             Ok(SignIn::As(principal)) => {
-                self.signed_in(&people, &params, principal, lasts);
+                let by = match &principal {
+                    Principal::Person(person) => people.credential_of(person, &params.token),
+                    _ => Credential::default(),
+                };
+                self.signed_in(&people, &params, (principal, by), lasts);
                 responder.ok(&json!({}));
             }
             Ok(SignIn::Unknown) => {
@@ -78,7 +82,9 @@ impl Connection {
                     lines.into_iter().for_each(|line| connection.front().core.log.warn(line));
                     match person {
                         Some(person) => {
-                            connection.signed_in(&people, &params, Principal::Person(person), lasts);
+                            // The host asks its issuer only once; the token ends with its lifetime.
+                            let who = (Principal::Person(person), Credential::default());
+                            connection.signed_in(&people, &params, who, lasts);
                             responder.ok(&json!({}));
                         }
                         None => responder.fail(nobodys(&people)),
@@ -139,10 +145,10 @@ impl Connection {
         self: &Arc<Self>,
         people: &People,
         params: &c::AuthenticateParams,
-        principal: Principal,
+        (principal, by): (Principal, Credential),
         lasts: Option<Duration>,
     ) {
-        let nth = self.become_principal(people.resource(), principal.clone());
+        let nth = self.become_principal(people.resource(), principal.clone(), by);
         self.drop_forbidden();
         if let Principal::Person(person) = &principal {
             self.front().access.record_sign_in(person);
@@ -182,17 +188,27 @@ impl Connection {
                 return;
             };
             let people = connection.front().access.gate.people();
-            match people.is_some_and(|people| people.resource() == record.resource) {
-                true => {
-                    connection.become_principal(&record.resource, Principal::Anyone);
-                    connection.drop_forbidden();
-                }
-                false => drop(connection.keep_credential(&record.resource, "")),
+            if people.is_some_and(|people| people.resource() == record.resource) {
+                connection.lose_identity();
+                return connection.drop_forbidden();
             }
-            let params = json!({ "channel": uri::ROOT, "resource": record, "reason": "expired" });
-            if let Ok(frame) = encode::notification("auth/required", &params) {
-                connection.outbox.send(frame);
-            }
+            connection.keep_credential(&record.resource, "");
+            connection.ask_again(&record);
         });
+    }
+
+    /// Ends the identity of the connection and asks its client to sign in again.
+    pub(crate) fn lose_identity(&self) {
+        let Some(people) = self.front().access.gate.people() else { return };
+        self.become_principal(people.resource(), Principal::Anyone, Credential::default());
+        self.ask_again(&people.sign_in());
+    }
+
+    /// Notifies this connection that a token has ended.
+    fn ask_again(&self, record: &ProtectedResourceMetadata) {
+        let params = json!({ "channel": uri::ROOT, "resource": record, "reason": "expired" });
+        if let Ok(frame) = encode::notification("auth/required", &params) {
+            self.outbox.send(frame);
+        }
     }
 }

@@ -45,6 +45,7 @@ impl Connection {
             working_directories: params.working_directories,
             message,
             sender: self.owner(),
+            way: Some(self.way()),
             credentials: self.credentials(),
             lender: self.lender(),
             ..NewChat::default()

@@ -16,7 +16,7 @@ use crate::front::channels::kind_of;
 use crate::front::commands::subject;
 use crate::front::connection::Connection;
 use crate::front::order::Prepared;
-use crate::sessions::{Collected, ToSession};
+use crate::sessions::{Collected, ToSession, grants_of_command_line};
 use crate::workspace::terminals::PREFIX;
 
 impl Connection {
@@ -95,7 +95,9 @@ impl Connection {
             {
                 automations.shift_remove("schedules");
             }
-            if front.workspace.terminal_store().is_some() {
+            if front.workspace.terminal_store().is_some()
+                && grants_of_command_line(connection.way()).is_some()
+            {
                 result.insert("terminalCommandPrefix".to_owned(), PREFIX.into());
             }
             if let Some(path) = front.core.options.paths.first() {

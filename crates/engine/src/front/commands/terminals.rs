@@ -59,7 +59,12 @@ impl Connection {
             rows: size("rows", params.rows, SIZE.1)?,
             ..TerminalRequest::default()
         };
-        Ok(NewTerminal { claim, name: params.name.as_deref().and_then(tidy_title), request })
+        Ok(NewTerminal {
+            claim,
+            opener: self.owner(),
+            name: params.name.as_deref().and_then(tidy_title),
+            request,
+        })
     }
 
     pub(crate) fn handle_dispose_terminal(self: &Arc<Self>, uri: String, responder: Responder) {

@@ -363,6 +363,7 @@ impl Connection {
         LinkMessage::Open {
             connection,
             client: self.client_id().unwrap_or_default(),
+            way: self.way().name().to_owned(),
             version: version_text(self.version()).to_owned(),
             principal: WirePrincipal::from(&self.principal()),
             credentials: self.credentials().unwrap_or_default(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use ostler_contract::{Budget, Charge, JsonObject};
+use ostler_protocol::origins::WayIn;
 use ostler_protocol::{Version, uri, version};
 use tokio::sync::mpsc;
 
@@ -118,7 +119,7 @@ impl Front {
 impl Serving {
     fn receive(&mut self, message: LinkMessage, frame: &str) -> Result<(), String> {
         match message {
-            LinkMessage::Open { connection, client, version, principal, credentials, settings } => {
+            LinkMessage::Open { connection, client, way, version, principal, credentials, settings } => {
                 if self.front.core.lost_lease().is_some() {
                     let refused = LinkMessage::Closed { connection, why: Closed::Moved.into() };
                     self.queue.message(refused.text(""), None);
@@ -126,9 +127,10 @@ impl Serving {
                 }
                 let version = version::negotiate(&[version]).map_err(|error| error.message)?.version;
                 let principal = principal.here(&self.front);
+                let way = WayIn::named(&way).unwrap_or(WayIn::Plugin);
                 let across =
                     Across { queue: self.queue.clone(), number: connection, bounces: AtomicU8::new(0) };
-                let opened = Connection::open_across(&self.front, principal, across);
+                let opened = Connection::open_across(&self.front, principal, way, across);
                 opened.enter_across(&client, version, credentials, settings);
                 self.remotes.insert(connection, serve(opened, connection, self.queue.clone()));
             }
@@ -211,7 +213,10 @@ fn serve(connection: Arc<Connection>, number: u64, queue: Arc<LinkQueue>) -> Rem
                         }
                         Box::pin(connection.receive_frame(&frame)).await;
                     }
-                    Inbound::Principal(principal) => connection.change_principal(principal),
+                    Inbound::Principal(principal) => {
+                        connection.change_principal(principal);
+                        connection.drop_forbidden();
+                    }
                     Inbound::Credential(resource, token) => {
                         connection.keep_credential(&resource, &token);
                     }

@@ -24,6 +24,9 @@ pub(super) enum LinkMessage {
     Open {
         connection: u64,
         client: String,
+        /// How the client's messages entered its host. A host of an earlier version does not say it.
+        #[serde(default)]
+        way: String,
         version: String,
         principal: WirePrincipal,
         credentials: BTreeMap<String, String>,
@@ -140,6 +143,10 @@ impl WirePrincipal {
             }
             Self::User { id, roles } => {
                 let people = front.access.gate.people();
+                // A user can also sign in without an issuer, which confirms no roles.
+                if let Some(people) = people.filter(|_| !roles.is_empty()) {
+                    people.note_claims(&id, &roles);
+                }
                 let person = people.and_then(|people| people.now().person_claiming(&id, &roles));
                 person.map_or(Principal::Anyone, Principal::Person)
             }

@@ -13,6 +13,7 @@ use ostler_contract::events::Event;
 use ostler_contract::points::{Terminal, TerminalEvents, TerminalRequest, TerminalStore};
 use ostler_contract::{Cross, Func, HostFunction, Thrown, limit};
 use ostler_protocol::RpcError;
+use ostler_protocol::grants::Grant;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::actions::{StateAction, TerminalResizedAction};
 use ostler_protocol::wire::state::{
@@ -72,6 +73,8 @@ impl Drop for Terminals {
 #[derive(Debug)]
 pub(crate) struct Open {
     pub(crate) uri: String,
+    /// The owner of the work of the client that opened it.
+    opener: Option<String>,
     screen: Mutex<Screen>,
     handle: OnceLock<Terminal>,
     /// Queued input and resizes, in order.
@@ -94,6 +97,8 @@ enum TerminalInput {
 #[derive(Debug)]
 pub(crate) struct NewTerminal {
     pub claim: TerminalClaim,
+    /// The owner of the work of the client that opens it; none for a terminal of a session.
+    pub opener: Option<String>,
     /// Its name.
     pub name: Option<String>,
     pub request: TerminalRequest,
@@ -152,6 +157,7 @@ impl Workspace {
         let open = Arc::new(Open {
             size: watch::Sender::new((request.cols, request.rows)),
             uri: request.terminal.clone(),
+            opener: asked.opener,
             screen: Mutex::new(Screen::new(request.terminal.clone(), state_of(&request, asked.claim))),
             handle: OnceLock::new(),
             lane: Mutex::new(None),
@@ -316,6 +322,26 @@ impl Workspace {
             }
         }
         open.ended.send_if_modified(|ended| ended.replace(ended.flatten()).is_none());
+    }
+
+    /// Ends the terminals of clients whose user may no longer open one, after users have changed.
+    pub(crate) fn review_terminals(self: &Arc<Self>) {
+        let asked = Grant::of("terminal", "create");
+        let may = |open: &Open| {
+            open.opener.as_ref().is_none_or(|opener| self.access.require_still(opener, &asked).is_ok())
+        };
+        let forbidden: Vec<String> = self
+            .terminals
+            .open
+            .lock()
+            .iter()
+            .filter(|open| !may(open))
+            .map(|open| open.uri.clone())
+            .collect();
+        for uri in forbidden {
+            let workspace = self.clone();
+            tasks::spawn(async move { workspace.dispose_terminal(&uri).await });
+        }
     }
 
     /// Ends the terminals that a session claims.

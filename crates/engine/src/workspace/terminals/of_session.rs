@@ -22,6 +22,8 @@ pub(crate) struct Holder {
     pub directory: Option<String>,
     /// Variables of every terminal of the session.
     pub env: BTreeMap<String, String>,
+    /// The owner of the work of the sender of a command line, by whom the terminal ends.
+    pub opener: Option<String>,
 }
 
 impl Workspace {
@@ -61,8 +63,12 @@ impl Workspace {
             cols: SIZE.0,
             rows: SIZE.1,
         };
-        let asked =
-            NewTerminal { claim, name: request.name.as_deref().and_then(tidy_title), request: wanted };
+        let asked = NewTerminal {
+            claim,
+            opener: holder.opener.clone(),
+            name: request.name.as_deref().and_then(tidy_title),
+            request: wanted,
+        };
         Ok(self.open_terminal(asked).await?)
     }
 }

@@ -1,0 +1,155 @@
+//! Who sent a message, and how it entered the host. Only the host writes both; they are stored with the message, because
+//! what its sender may do is asked when its turn begins, which can be long after it was accepted.
+
+use std::sync::Arc;
+
+use ostler_contract::owner::Owner;
+use ostler_protocol::grants::Grant;
+use ostler_protocol::origins::{By, Effect, Rule, WayIn, rule};
+use ostler_protocol::wire::state::{Message, MessageKind};
+use ostler_protocol::{RpcError, names};
+
+use super::actor::Actor;
+use super::command_lines::command_of;
+use super::{SessionEntry, Sessions, ToSession};
+
+/// The fact with the sender of a message: `user:<id>`, `root:<host>` or `plugin:<id>`.
+const SENDER: &str = "sender";
+/// The fact with the way in of a message that looks like a command line, the only effect that depends on it later.
+const WAY_IN: &str = "wayIn";
+
+/// Why a turn that has already started may not run.
+#[derive(Debug)]
+pub struct TurnRefusal {
+    /// The type of the turn's error.
+    pub error_type: &'static str,
+    /// The reason.
+    pub message: String,
+}
+
+impl TurnRefusal {
+    /// The policies denied it.
+    pub(super) fn by_policies(message: String) -> Self {
+        Self { error_type: "policy", message }
+    }
+
+    fn by_grants(message: String) -> Self {
+        Self { error_type: "permission", message }
+    }
+}
+
+impl Actor {
+    /// Records the sender in a message, if the host has a users file, and how it entered the host, if a client sent it.
+    /// What the client wrote there is discarded.
+    pub(super) fn sign(&self, message: &mut Message, sender: Option<&str>, way: Option<WayIn>) {
+        let (sender_key, way_key) = (names::meta_key(SENDER), names::meta_key(WAY_IN));
+        if let Some(meta) = &mut message.meta {
+            meta.shift_remove(&sender_key);
+            meta.shift_remove(&way_key);
+        }
+        if let Some(sender) = sender
+            && self.sessions.access.gate.is_guarded()
+        {
+            message.meta.get_or_insert_default().insert(sender_key, sender.into());
+        }
+        if let Some(way) = way
+            && command_of(&message.text).is_some()
+        {
+            message.meta.get_or_insert_default().insert(way_key, way.name().into());
+        }
+    }
+
+    /// Returns the command line of a message that may be one: a client sent it that was offered the prefix, and the host
+    /// has terminals.
+    pub(super) fn command_line_of<'a>(&self, message: &'a Message) -> Option<&'a str> {
+        let command = command_of(&message.text)?;
+        let is_offered = way_of(message).is_some_and(|way| grants_of_command_line(way).is_some());
+        (is_offered && self.sessions.workspace.terminal_store().is_some()).then_some(command)
+    }
+
+    /// Returns why the sender of a message may not start its turn now, if that is so. The sender may have lost grants, or
+    /// have been removed, since the message was accepted.
+    pub(super) fn refusal_of(&self, message: &Message) -> Option<TurnRefusal> {
+        let access = &self.sessions.access;
+        let sender = sender_of(message);
+        let asked = match (&message.origin.kind, sender.as_deref()) {
+            // Nothing can take the grants of a plugin while the daemon runs.
+            (MessageKind::User, Some(sender)) if !matches!(Owner::parse(sender), Some(Owner::Plugin(_))) => {
+                access.require_still(sender, &Grant::of("chat", "send"))
+            }
+            // Automations, agents and plugins act for the owner of the session.
+            (MessageKind::Automation | MessageKind::Agent, _) => {
+                self.sessions.may_work_for_owner(&self.entry)
+            }
+            _ => Ok(()),
+        };
+        if let Err(refused) = asked {
+            return Some(TurnRefusal::by_grants(refused.message));
+        }
+        self.command_line_of(message)?;
+        let grants = grants_of_command_line(way_of(message)?)?;
+        // On a host with users, a message without a sender was accepted before it had any.
+        let who = sender.as_deref().unwrap_or("nobody");
+        let lacks = grants.iter().find(|grant| access.require_still(who, grant).is_err())?;
+        Some(TurnRefusal::by_grants(format!(
+            "{who} may not {lacks} here, which a command line (a message that begins with !) needs"
+        )))
+    }
+}
+
+impl Actor {
+    /// Ends the running turns whose sender may no longer run them.
+    pub(super) async fn review_turns(&mut self) {
+        let active = |actor: &Self, at: usize| {
+            // A worker's turn ends with that of its lead.
+            let turn = actor.chats[at].state.active_turn.as_ref().filter(|_| !actor.chats[at].is_worker())?;
+            Some((actor.chats[at].number, turn.id.clone(), actor.refusal_of(&turn.message)?))
+        };
+        let ending: Vec<_> = (0..self.chats.len()).filter_map(|at| active(self, at)).collect();
+        for (chat, turn, why) in ending {
+            // Its sender may cancel it meanwhile, and the end of another turn may close a worker's chat.
+            let Some(at) = self.chat_numbered(chat) else { continue };
+            if self.chats[at].running() == Some(turn.as_str()) {
+                self.cancel_backend(at, turn);
+                self.fail_turn(at, why.error_type, why.message).await;
+            }
+        }
+    }
+}
+
+impl Sessions {
+    /// Checks that the work of a session may go on in its owner's name, who may have lost grants, or have been removed.
+    ///
+    /// # Errors
+    /// `-32009` if the owner could not start the session now.
+    pub(super) fn may_work_for_owner(&self, entry: &SessionEntry) -> Result<(), RpcError> {
+        let owner = entry.owner.as_deref();
+        owner.map_or(Ok(()), |owner| self.access.require_still(owner, &Grant::of("session", "create")))
+    }
+
+    /// Ends the running turns whose sender may no longer run them, after users have changed.
+    pub(crate) fn review_turns(self: &Arc<Self>) {
+        for entry in self.all().into_iter().filter(|entry| entry.is_awake()) {
+            self.tell(&entry, ToSession::Review);
+        }
+    }
+}
+
+/// Returns the sender that is recorded in a message.
+pub(super) fn sender_of(message: &Message) -> Option<String> {
+    let sender = message.meta.as_ref()?.get(&names::meta_key(SENDER))?;
+    sender.as_str().map(str::to_owned)
+}
+
+/// Returns the way in that is recorded in a message.
+pub(super) fn way_of(message: &Message) -> Option<WayIn> {
+    WayIn::named(message.meta.as_ref()?.get(&names::meta_key(WAY_IN))?.as_str()?)
+}
+
+/// Returns the grants that a command line of a way in needs; `None` if what enters by it is never one.
+pub(crate) fn grants_of_command_line(way: WayIn) -> Option<&'static [Grant]> {
+    match rule(way, Effect::CommandLine) {
+        Rule::Granted(grants, By::Sender) => Some(grants),
+        _ => None,
+    }
+}

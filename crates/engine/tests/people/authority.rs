@@ -1,0 +1,301 @@
+//! Authority ends when it ends: everything that lives by a sign-in, a token or a grant, after each way in which a user
+//! can lose it. What a browser, the HTTP API, a bot's endpoint and a notification's link hold is tried on a daemon, in
+//! `daemon/tests/host/authority.rs`.
+
+use std::sync::Arc;
+
+use ostler_contract::points::{Terminal, TerminalEvents, TerminalRequest, TerminalStore};
+use ostler_contract::{Call, Plugin, Value, json};
+use ostler_engine::People;
+use ostler_engine::users::{Ends, Living, UsersFile, hash_of};
+use ostler_protocol::uri;
+use ostler_testkit::{MemoryHost, RawClient, SIGN_IN, Stage, action};
+use parking_lot::Mutex;
+
+const SESSION: &str = "stage:/1";
+const SHELL: &str = "ahp-terminal:/ben";
+const DAN: &str = "dan's";
+
+/// A way in which ben loses what he had, or a part of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Change {
+    /// The user is removed.
+    Removed,
+    /// The user's role is another one, without grants.
+    Demoted,
+    /// The role loses its grants.
+    RoleEmptied,
+    /// The role is removed.
+    RoleRemoved,
+    /// The user leaves the team that gave a part of the grants.
+    TeamLeft,
+    /// The user has another personal token.
+    TokenReplaced,
+    /// The client takes its token back.
+    SignedOut,
+    /// Something about another user changes.
+    Unrelated,
+}
+
+const CHANGES: [Change; 8] = [
+    Change::Removed,
+    Change::Demoted,
+    Change::RoleEmptied,
+    Change::RoleRemoved,
+    Change::TeamLeft,
+    Change::TokenReplaced,
+    Change::SignedOut,
+    Change::Unrelated,
+];
+
+impl Change {
+    /// Whether ben, the user, may do nothing afterwards, whoever asks in his name.
+    fn takes_grants(self) -> bool {
+        match self {
+            Self::Removed | Self::Demoted | Self::RoleEmptied | Self::RoleRemoved => true,
+            Self::TeamLeft | Self::TokenReplaced | Self::SignedOut | Self::Unrelated => false,
+        }
+    }
+
+    /// Whether the connection is no longer ben's.
+    fn takes_identity(self) -> bool {
+        matches!(self, Self::Removed | Self::TokenReplaced | Self::SignedOut)
+    }
+
+    async fn make(self, host: &MemoryHost, ben: &mut RawClient) {
+        let mut users = file();
+        match self {
+            Self::Removed => drop(users["users"].as_array_mut().unwrap().remove(0)),
+            Self::Demoted => users["users"][0]["roles"] = json!(["none"]),
+            Self::RoleEmptied => users["roles"]["works"] = json!([]),
+            Self::RoleRemoved => drop(users["roles"].as_object_mut().unwrap().shift_remove("works")),
+            Self::TeamLeft => users["users"][0]["memberships"] = json!([]),
+            Self::TokenReplaced => users["users"][0]["token"] = json!(hash_of("new")),
+            Self::SignedOut => {
+                ben.request("authenticate", json!({ "resource": SIGN_IN, "token": "" })).await.unwrap();
+            }
+            Self::Unrelated => {
+                users["users"].as_array_mut().unwrap().push(json!({ "id": "eve", "roles": ["works"] }));
+            }
+        }
+        set(host, &users);
+    }
+}
+
+fn file() -> Value {
+    json!({
+        "teams": { "core": { "title": "Core" } },
+        "roles": { "works": ["session:*", "terminal:*"], "none": [] },
+        "users": [
+            { "id": "ben", "roles": ["works"], "token": hash_of("ben's"), "memberships": ["core"] },
+            { "id": "dan", "roles": ["admin"], "token": hash_of(DAN) },
+        ]
+    })
+}
+
+fn set(host: &MemoryHost, file: &Value) {
+    host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+    host.host.review_authority();
+}
+
+/// Everything that ben has on a host before he loses it.
+struct Work {
+    host: MemoryHost,
+    stage: Stage,
+    ben: RawClient,
+    dan: RawClient,
+    chat: String,
+    closed: Arc<Mutex<Vec<String>>>,
+}
+
+async fn client(host: &MemoryHost, name: &str, token: &str) -> RawClient {
+    let mut client = host.raw();
+    client.initialize(name).await;
+    client.request("authenticate", json!({ "resource": SIGN_IN, "token": token })).await.unwrap();
+    client.request("subscribe", json!({ "channel": uri::ROOT })).await.unwrap();
+    client
+}
+
+async fn work() -> Work {
+    let stage = Stage::default();
+    let closed: Arc<Mutex<Vec<String>>> = Arc::default();
+    let terminals = closed.clone();
+    let host = MemoryHost::builder()
+        .plugin(stage.plugin(), json!({}))
+        .plugin(Plugin::new("@test/caller", |_, _| Box::pin(async { Ok(()) })), json!({}))
+        .session_tools()
+        .own(move |host| {
+            let create = Call::now(move |(request, _): (TerminalRequest, TerminalEvents)| {
+                let closed = terminals.clone();
+                Ok(Terminal {
+                    input: Call::now(|_| Ok(())),
+                    dispose: Call::now(move |()| {
+                        closed.lock().push(request.terminal.clone());
+                        Ok(())
+                    }),
+                    ..Terminal::default()
+                })
+            });
+            host.register_terminals(TerminalStore { create, ..TerminalStore::default() }, None)
+        })
+        .people(People::new(SIGN_IN, "inn"))
+        .start()
+        .await;
+    set(&host, &file());
+    let mut ben = client(&host, "ben", "ben's").await;
+    let dan = client(&host, "dan", DAN).await;
+    ben.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    let chat = uri::default_chat(SESSION);
+    for channel in [SESSION, &chat] {
+        ben.request("subscribe", json!({ "channel": channel })).await.unwrap();
+    }
+    let claim = json!({ "kind": "client", "clientId": "ben" });
+    ben.request("createTerminal", json!({ "channel": SHELL, "claim": claim })).await.unwrap();
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t1", "message": { "text": "Go." } });
+    ben.dispatch(&chat, 1, turn).await;
+    ben.actions_until("chat/turnStarted").await;
+    stage.wait_told("begin").await;
+    for (id, text) in [("q1", "And on."), ("q2", "!and a command")] {
+        let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": { "text": text } });
+        ben.dispatch(&chat, 2, queued).await;
+        ben.actions_until("chat/pendingMessageSet").await;
+    }
+    Work { host, stage, ben, dan, chat, closed }
+}
+
+impl Work {
+    /// The turns of the chat as an administrator sees them: each message, with how its turn ended.
+    async fn turns(&mut self) -> Vec<(String, Option<String>)> {
+        let state = self.dan.request("subscribe", json!({ "channel": self.chat })).await.unwrap();
+        let state = &state["snapshot"]["state"];
+        let error = |turn: &Value| {
+            let parts = turn["responseParts"].as_array().cloned().unwrap_or_default();
+            parts.iter().find_map(|part| part["error"]["errorType"].as_str().map(str::to_owned))
+        };
+        let ended = state["turns"].as_array().into_iter().flatten();
+        ended.map(|turn| (turn["message"]["text"].as_str().unwrap().to_owned(), error(turn))).collect()
+    }
+
+    /// Ends the running turn as the agent does, and waits until what was queued has run or was refused.
+    async fn finish(&mut self) {
+        let last = json!({ "type": "session/titleChanged", "title": "The end" });
+        for turn in 0..3 {
+            let state = self.dan.request("subscribe", json!({ "channel": self.chat })).await.unwrap();
+            if let Some(running) = state["snapshot"]["state"]["activeTurn"]["id"].as_str() {
+                let end = json!({ "type": "chat/turnComplete", "turnId": running, "duration": 1 });
+                self.stage.start(0).emit.call((ostler_contract::points::Emit::Chat, action(end))).unwrap();
+                self.dan.actions_until("chat/turnComplete").await;
+            }
+            // Handled after everything that the end of the turn has set off.
+            self.dan.dispatch(&self.chat, turn, last.clone()).await;
+            self.dan.actions_until("session/titleChanged").await;
+        }
+    }
+
+    /// Whether a kind of thing goes on after a change.
+    async fn goes_on(&mut self, living: Living) -> Option<bool> {
+        Some(match living {
+            Living::Connection => self.ben.request("listSessions", json!({})).await.is_ok(),
+            Living::Subscription => {
+                self.ben.ready_frames().await;
+                // A title is an action on the session, and a notification of the root channel.
+                let title = json!({ "type": "session/titleChanged", "title": "Seen" });
+                self.dan.dispatch(SESSION, 9, title).await;
+                self.dan.request("ping", json!({})).await.unwrap();
+                self.ben.request("ping", json!({})).await.unwrap();
+                let seen = json!(self.ben.ready_frames().await).to_string();
+                let (notified, followed) =
+                    (seen.contains("root/sessionSummaryChanged"), seen.contains("session/titleChanged"));
+                assert_eq!(notified, followed, "{seen}");
+                followed
+            }
+            Living::RunningTurn => {
+                self.dan.request("ping", json!({})).await.unwrap();
+                let cancelled = self.stage.told().iter().any(|told| told.get("cancel").is_some());
+                let failed = self.turns().await.contains(&("Go.".to_owned(), Some("permission".to_owned())));
+                assert_eq!(cancelled, failed);
+                !failed
+            }
+            Living::QueuedMessage => {
+                self.finish().await;
+                let turns = self.turns().await;
+                let of = |text: &str| turns.iter().find(|(said, _)| said == text).unwrap().1.clone();
+                let refused = |text: &str| of(text).as_deref() == Some("permission");
+                assert_eq!(refused("And on."), refused("!and a command"), "{turns:?}");
+                !refused("And on.")
+            }
+            Living::Terminal => {
+                self.dan.request("ping", json!({})).await.unwrap();
+                !self.closed.lock().contains(&SHELL.to_owned())
+            }
+            Living::ToolsEndpoint => {
+                let start = self.stage.start(0);
+                let tool = start.tools.iter().flatten().find(|tool| tool.definition.name == "createChat");
+                let run = tool.unwrap().run.clone().unwrap();
+                // This backend has one chat, so the call fails in any case.
+                let why = run.call((json!({ "prompt": "Go." }), None)).await.unwrap_err();
+                why.message != "user:ben may not session:create here"
+            }
+            Living::Bot => {
+                let may = self.host.plugin("caller").may_work_for("user:ben".to_owned());
+                may.map_err(|why| assert_eq!(why.message, "user:ben may not session:create here")).is_ok()
+            }
+            // On a daemon, and for automations in `crates/engine/tests/automations/owners.rs`.
+            Living::EventStream
+            | Living::SignIn
+            | Living::NotificationLink
+            | Living::PluginConnection
+            | Living::Schedule => return None,
+        })
+    }
+}
+
+/// Whether a kind of thing may go on after a change.
+fn may_go_on(living: Living, change: Change) -> bool {
+    match living {
+        Living::Connection | Living::Subscription => !change.takes_grants() && !change.takes_identity(),
+        _ => !change.takes_grants(),
+    }
+}
+
+#[tokio::test]
+async fn everything_ends_with_the_authority_that_it_lives_by() {
+    for change in CHANGES {
+        let mut work = work().await;
+        change.make(&work.host, &mut work.ben).await;
+        for living in Living::ALL {
+            let Some(goes_on) = work.goes_on(*living).await else { continue };
+            assert_eq!(goes_on, may_go_on(*living, change), "{living:?} after {change:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_told_that_its_token_has_ended() {
+    for change in [Change::Removed, Change::TokenReplaced] {
+        let mut work = work().await;
+        work.ben.ready_frames().await;
+        change.make(&work.host, &mut work.ben).await;
+        loop {
+            let frame = work.ben.next_frame().await.unwrap();
+            if frame["method"] == "auth/required" {
+                assert_eq!(frame["params"]["resource"]["resource"], SIGN_IN);
+                assert_eq!(frame["params"]["reason"], "expired");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_kinds_are_unique_and_say_when_they_end() {
+    let at_once: Vec<_> = Living::ALL.iter().filter(|living| living.ends() == Ends::AtOnce).collect();
+    let expected = [
+        &Living::Connection,
+        &Living::Subscription,
+        &Living::EventStream,
+        &Living::RunningTurn,
+        &Living::Terminal,
+    ];
+    assert_eq!(at_once, expected);
+}
