@@ -393,7 +393,7 @@ async fn a_bot_that_answers_runs_the_turn_on_its_own_backend() {
 async fn on_a_host_that_knows_people_grants_decide() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("bots")).unwrap();
-    for (id, owner) in [("helper", "user:ann"), ("own", "plugin:maker")] {
+    for (id, owner) in [("helper", "root:localhost"), ("own", "plugin:maker")] {
         let text = format!("---\nid: {id}\nname: {id}\nowner: {owner}\n---\n");
         std::fs::write(dir.path().join(format!("bots/{id}.md")), text).unwrap();
     }
