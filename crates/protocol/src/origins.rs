@@ -145,6 +145,38 @@ pub const fn rule(way: WayIn, effect: Effect) -> Rule {
     }
 }
 
+/// Ways in that start no turn.
+macro_rules! starts_no_turn {
+    () => {
+        WayIn::HttpApi
+            | WayIn::CallbackAnswer
+            | WayIn::NotificationLink
+            | WayIn::McpServer
+            | WayIn::Repository
+    };
+}
+
+/// Ways in of whoever may write records, each with its own grants.
+macro_rules! writes_records {
+    () => {
+        WayIn::Client | WayIn::Console | WayIn::Editor | WayIn::CommandLine | WayIn::HttpApi | WayIn::Plugin
+    };
+}
+
+/// What a message can be before, or beside, its turn.
+macro_rules! of_a_message {
+    () => {
+        WayIn::Draft | WayIn::Queue | WayIn::Steering | WayIn::Edited | WayIn::Attachment
+    };
+}
+
+/// Ways in that are neither a person's nor a record's.
+macro_rules! from_elsewhere {
+    () => {
+        WayIn::CallbackAnswer | WayIn::NotificationLink | WayIn::Agent | WayIn::McpServer | WayIn::Repository
+    };
+}
+
 const fn command_line(way: WayIn) -> Rule {
     match way {
         // Clients of `initialize` that were offered `terminalCommandPrefix`.
@@ -156,17 +188,15 @@ const fn command_line(way: WayIn) -> Rule {
         }
         WayIn::BotCall | WayIn::Plugin => Rule::Never("it is a message of a plugin's connection"),
         WayIn::AutomationEvent | WayIn::Agent => Rule::Never("only a person's message can be one"),
-        WayIn::HttpApi
-        | WayIn::CallbackAnswer
-        | WayIn::NotificationLink
-        | WayIn::McpServer
-        | WayIn::Repository => Rule::Never("it starts no turn"),
+        starts_no_turn!() => Rule::Never("it starts no turn"),
         WayIn::Attachment => Rule::Never("only a message's text is looked at"),
     }
 }
 
 const fn slash_command(way: WayIn) -> Rule {
     match way {
+        starts_no_turn!() => Rule::Never("it starts no turn"),
+        WayIn::Attachment => Rule::Never("it is given to the agent as content"),
         WayIn::Client
         | WayIn::Console
         | WayIn::Editor
@@ -181,12 +211,6 @@ const fn slash_command(way: WayIn) -> Rule {
         | WayIn::Edited => Rule::Always(
             "the host has none: the text is given to the agent, which does with it what it would do with any prompt",
         ),
-        WayIn::HttpApi
-        | WayIn::CallbackAnswer
-        | WayIn::NotificationLink
-        | WayIn::McpServer
-        | WayIn::Repository => Rule::Never("it starts no turn"),
-        WayIn::Attachment => Rule::Never("it is given to the agent as content"),
     }
 }
 
@@ -197,17 +221,9 @@ const fn mention(way: WayIn) -> Rule {
         | WayIn::HttpApi
         | WayIn::BotCall
         | WayIn::AutomationEvent
-        | WayIn::CallbackAnswer
-        | WayIn::NotificationLink
         | WayIn::Plugin
-        | WayIn::Agent
-        | WayIn::McpServer
-        | WayIn::Repository
-        | WayIn::Draft
-        | WayIn::Queue
-        | WayIn::Steering
-        | WayIn::Edited
-        | WayIn::Attachment => {
+        | from_elsewhere!()
+        | of_a_message!() => {
             Rule::Never("a mention is an attachment that a client made of a completion; the words are text")
         }
     }
@@ -218,48 +234,20 @@ const fn template(way: WayIn) -> Rule {
         WayIn::BotCall | WayIn::AutomationEvent => {
             Rule::Never("a template is filled in once; what fills it is not read again")
         }
-        WayIn::Client
-        | WayIn::Console
-        | WayIn::Editor
-        | WayIn::CommandLine
-        | WayIn::HttpApi
-        | WayIn::Plugin => {
+        writes_records!() => {
             Rule::Always("only in the record of an automation or an endpoint, by whoever may write it")
         }
-        WayIn::CallbackAnswer
-        | WayIn::NotificationLink
-        | WayIn::Agent
-        | WayIn::McpServer
-        | WayIn::Repository
-        | WayIn::Draft
-        | WayIn::Queue
-        | WayIn::Steering
-        | WayIn::Edited
-        | WayIn::Attachment => Rule::Never("messages are not templates"),
+        from_elsewhere!() | of_a_message!() => Rule::Never("messages are not templates"),
     }
 }
 
 const fn when(way: WayIn) -> Rule {
     match way {
         WayIn::BotCall | WayIn::AutomationEvent => Rule::Never("it is the value that a condition compares"),
-        WayIn::Client
-        | WayIn::Console
-        | WayIn::Editor
-        | WayIn::CommandLine
-        | WayIn::HttpApi
-        | WayIn::Plugin => {
+        writes_records!() => {
             Rule::Always("only in the record of an automation or an endpoint, by whoever may write it")
         }
-        WayIn::CallbackAnswer
-        | WayIn::NotificationLink
-        | WayIn::Agent
-        | WayIn::McpServer
-        | WayIn::Repository
-        | WayIn::Draft
-        | WayIn::Queue
-        | WayIn::Steering
-        | WayIn::Edited
-        | WayIn::Attachment => Rule::Never("no condition is read from it"),
+        from_elsewhere!() | of_a_message!() => Rule::Never("no condition is read from it"),
     }
 }
 
@@ -274,13 +262,9 @@ const fn look_up(way: WayIn) -> Rule {
         }
         WayIn::Queue | WayIn::Steering | WayIn::Edited => Rule::AsEntered,
         WayIn::Draft => Rule::Never("it is no message; whoever sends it is its sender"),
-        WayIn::HttpApi
-        | WayIn::BotCall
-        | WayIn::AutomationEvent
-        | WayIn::CallbackAnswer
-        | WayIn::NotificationLink
-        | WayIn::McpServer
-        | WayIn::Repository => Rule::Never("names and URIs in it are text"),
+        WayIn::BotCall | WayIn::AutomationEvent | starts_no_turn!() => {
+            Rule::Never("names and URIs in it are text")
+        }
     }
 }
 
@@ -293,18 +277,10 @@ const fn shell(way: WayIn) -> Rule {
         WayIn::Plugin => Rule::Always("a plugin is code of the host"),
         WayIn::Editor
         | WayIn::CommandLine
-        | WayIn::HttpApi
         | WayIn::BotCall
         | WayIn::AutomationEvent
-        | WayIn::CallbackAnswer
-        | WayIn::NotificationLink
-        | WayIn::McpServer
-        | WayIn::Repository
-        | WayIn::Draft
-        | WayIn::Queue
-        | WayIn::Steering
-        | WayIn::Edited
-        | WayIn::Attachment => Rule::Never("programs are started with a list of arguments"),
+        | starts_no_turn!()
+        | of_a_message!() => Rule::Never("programs are started with a list of arguments"),
     }
 }
 
@@ -313,48 +289,25 @@ const fn git_program(way: WayIn) -> Rule {
         WayIn::Repository => {
             Rule::Never("what a repository's own configuration names is switched off for reads")
         }
-        WayIn::Client
-        | WayIn::Console
-        | WayIn::Editor
-        | WayIn::CommandLine
-        | WayIn::HttpApi
-        | WayIn::BotCall
-        | WayIn::AutomationEvent
-        | WayIn::CallbackAnswer
-        | WayIn::NotificationLink
-        | WayIn::Plugin
-        | WayIn::Agent
-        | WayIn::McpServer
-        | WayIn::Draft
-        | WayIn::Queue
-        | WayIn::Steering
-        | WayIn::Edited
-        | WayIn::Attachment => Rule::Never("names are arguments after `--` or are checked to be names"),
-    }
-}
-
-const fn record_file(way: WayIn) -> Rule {
-    match way {
-        WayIn::Client
-        | WayIn::Console
-        | WayIn::Editor
-        | WayIn::CommandLine
-        | WayIn::HttpApi
-        | WayIn::Plugin => {
-            Rule::Always("with the grant of the command; the value is encoded, the name is checked")
-        }
         WayIn::BotCall
         | WayIn::AutomationEvent
         | WayIn::CallbackAnswer
         | WayIn::NotificationLink
         | WayIn::Agent
         | WayIn::McpServer
-        | WayIn::Repository
-        | WayIn::Draft
-        | WayIn::Queue
-        | WayIn::Steering
-        | WayIn::Edited
-        | WayIn::Attachment => Rule::Never("no record is written from it"),
+        | writes_records!()
+        | of_a_message!() => Rule::Never("names are arguments after `--` or are checked to be names"),
+    }
+}
+
+const fn record_file(way: WayIn) -> Rule {
+    match way {
+        writes_records!() => {
+            Rule::Always("with the grant of the command; the value is encoded, the name is checked")
+        }
+        WayIn::BotCall | WayIn::AutomationEvent | from_elsewhere!() | of_a_message!() => {
+            Rule::Never("no record is written from it")
+        }
     }
 }
 
