@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::Stream;
 use ostler_contract::Budget;
 use ostler_contract::budget::{SMALL, VALUE};
+use ostler_contract::protocol::message::count_values;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::ChildStdout;
 use tokio::sync::{Notify, mpsc, watch};
@@ -109,7 +110,7 @@ impl Unread {
         if line.len() <= SMALL {
             return Ok(true);
         }
-        let values = limits::values_in(line);
+        let values = count_values(line.as_bytes());
         if values > limits::VALUES {
             let most = limits::VALUES;
             return match kind {
