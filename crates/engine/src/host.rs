@@ -120,6 +120,7 @@ impl Host {
                 }
                 Living::EventStream => self.core.feeds.recheck(),
                 Living::RunningTurn => self.sessions.review_turns(),
+                Living::LentToken => self.sessions.review_lent_tokens(),
                 Living::Terminal => self.workspace.review_terminals(),
                 // With their connection.
                 Living::Subscription => {}

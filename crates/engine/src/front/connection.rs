@@ -151,6 +151,10 @@ impl Connection {
         connection.show_lists();
         let client = Arc::downgrade(&connection);
         front.access.clients.add(id, client);
+        if !connection.opened_by.is_valid() {
+            // It ended after it had let the peer in; nothing else looks at it before the next change.
+            Self::review(&connection);
+        }
         connection
     }
 

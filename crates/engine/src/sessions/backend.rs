@@ -261,7 +261,8 @@ async fn serve(session: Box<AgentSession>, chat: u64, mut receiver: Receiver<Box
         under_way: FuturesUnordered::new(),
         asks_id: false,
         asks_again: false,
-        before: None,
+        // What was sent while the backend started is looked through first: a turn can have been cancelled since.
+        before: Some(ostler_contract::live::ready(Ok(()))),
         held: Vec::new(),
     };
     lane.ask_id();

@@ -131,6 +131,10 @@ impl Actor {
                 if last.is_some_and(|last| self.command_line_of(&last.message).is_some()) {
                     return refuse("a command line does not go on; send it again");
                 }
+                // It goes on in the name of its sender.
+                if let Some(refused) = last.and_then(|last| self.refusal_of(&last.message)) {
+                    return refuse(format!("{}; send the message again", refused.message));
+                }
                 let before = self.chats[at].before(true);
                 if self.chats[at].is_worker()
                     || !self.apply_chat(at, StateAction::ChatTurnResume(resume), origin)

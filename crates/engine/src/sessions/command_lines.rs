@@ -6,7 +6,7 @@ use ostler_protocol::wire::state::Message;
 
 use super::actor::Actor;
 use super::backend::Tell;
-use super::senders::{grants_of_command_line, sender_of, way_of};
+use super::senders::{grants_of_command_line, sender_of, way_of, who};
 use crate::workspace::terminals::PREFIX;
 
 /// The title of the terminal of a command line.
@@ -33,7 +33,7 @@ impl Actor {
             let (open, computer, line) = (open.clone(), computer.clone(), line.clone());
             // The backend may have taken long to start.
             let refused =
-                grants.iter().find_map(|grant| access.require_still(sender.as_deref()?, grant).err());
+                grants.iter().find_map(|grant| access.require_still(who(sender.as_deref()), grant).err());
             let request = SessionTerminalRequest {
                 name: Some(COMMAND_TITLE.to_owned()),
                 turn_id: Some(of_turn.clone()),

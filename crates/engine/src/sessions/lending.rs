@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use ostler_contract::points::Lender;
+use ostler_protocol::grants::Grant;
 
 use super::actor::Actor;
 use super::backend::Tell;
@@ -89,6 +90,9 @@ impl Sessions {
     /// Passes a token that a client pushed to the chats that it created. A revoked token is not given to backends that
     /// start from then on; running backends keep it.
     pub(crate) fn lend(&self, lender: &Lender, resource: &str, token: &str) {
+        if !token.is_empty() && !self.may_lend(lender) {
+            return;
+        }
         for entry in self.all() {
             if !entry.take_token(lender, resource, token) || token.is_empty() {
                 continue;
@@ -101,9 +105,25 @@ impl Sessions {
         }
     }
 
+    /// Forgets the tokens of users who may no longer start sessions, after users have changed.
+    pub(crate) fn review_lent_tokens(&self) {
+        for entry in self.all() {
+            entry.lent_tokens.lock().0.retain(|(lender, _)| self.may_lend(lender));
+        }
+    }
+
+    /// Returns whether the user of a client may still start sessions.
+    fn may_lend(&self, lender: &Lender) -> bool {
+        let asked = Grant::of("session", "create");
+        lender.owner.as_ref().is_none_or(|owner| self.access.require_still(owner, &asked).is_ok())
+    }
+
     /// Returns the tokens that a client currently lends a chat: the stored ones, overridden by those of its open
     /// connections.
     fn lent_by(&self, entry: &SessionEntry, lender: &Lender) -> Tokens {
+        if !self.may_lend(lender) {
+            return Tokens::new();
+        }
         let mut tokens = entry.lent_tokens.lock().of(lender).cloned().unwrap_or_default();
         let mut open = self.access.clients.open();
         // The newest connection takes precedence.

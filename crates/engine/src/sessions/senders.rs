@@ -72,13 +72,13 @@ impl Actor {
     pub(super) fn refusal_of(&self, message: &Message) -> Option<TurnRefusal> {
         let access = &self.sessions.access;
         let sender = sender_of(message);
+        let is_of_plugin = |sender: &str| matches!(Owner::parse(sender), Some(Owner::Plugin(_)));
         let asked = match (&message.origin.kind, sender.as_deref()) {
-            // Nothing can take the grants of a plugin while the daemon runs.
-            (MessageKind::User, Some(sender)) if !matches!(Owner::parse(sender), Some(Owner::Plugin(_))) => {
+            (MessageKind::User, Some(sender)) if !is_of_plugin(sender) => {
                 access.require_still(sender, &Grant::of("chat", "send"))
             }
-            // Automations, agents and plugins act for the owner of the session.
-            (MessageKind::Automation | MessageKind::Agent, _) => {
+            // Automations, agents and plugins, such as a bot's webhook, act for the owner of the session.
+            (MessageKind::Automation | MessageKind::Agent, _) | (MessageKind::User, Some(_)) => {
                 self.sessions.may_work_for_owner(&self.entry)
             }
             _ => Ok(()),
@@ -88,8 +88,7 @@ impl Actor {
         }
         self.command_line_of(message)?;
         let grants = grants_of_command_line(way_of(message)?)?;
-        // On a host with users, a message without a sender was accepted before it had any.
-        let who = sender.as_deref().unwrap_or("nobody");
+        let who = who(sender.as_deref());
         let lacks = grants.iter().find(|grant| access.require_still(who, grant).is_err())?;
         Some(TurnRefusal::by_grants(format!(
             "{who} may not {lacks} here, which a command line (a message that begins with !) needs"
@@ -133,6 +132,12 @@ impl Sessions {
             self.tell(&entry, ToSession::Review);
         }
     }
+}
+
+/// Returns whom to ask for the sender of a message. On a host with users, one without a sender was accepted before it had
+/// any.
+pub(super) fn who(sender: Option<&str>) -> &str {
+    sender.unwrap_or("nobody")
 }
 
 /// Returns the sender that is recorded in a message.

@@ -29,6 +29,8 @@ pub enum Living {
     Terminal,
     /// The tools endpoint of a session.
     ToolsEndpoint,
+    /// A token that a client lent to a session or a chat.
+    LentToken,
     /// A bot, which answers in its owner's name.
     Bot,
     /// An automation, which starts by itself in its owner's name.
@@ -59,6 +61,7 @@ impl Living {
         Self::RunningTurn,
         Self::Terminal,
         Self::ToolsEndpoint,
+        Self::LentToken,
         Self::Bot,
         Self::Schedule,
     ];
@@ -76,6 +79,7 @@ impl Living {
             Self::RunningTurn => "a running turn",
             Self::Terminal => "a terminal that a client opened",
             Self::ToolsEndpoint => "the tools endpoint of a session",
+            Self::LentToken => "a token that a client lent to the agent of a session or a chat",
             Self::Bot => "a bot, which answers in its owner's name",
             Self::Schedule => "an automation, which starts in its owner's name",
         }
@@ -102,7 +106,10 @@ impl Living {
             Self::ToolsEndpoint => {
                 "`initialize` and `tools/list` stay as they are; each call is answered as a failed call with the reason"
             }
-            Self::Bot => "its endpoints answer 409 with the reason; a turn that runs goes on",
+            Self::LentToken => {
+                "no agent that starts later receives it; the host cannot take it from one that runs"
+            }
+            Self::Bot => "its endpoints answer 409 with the reason",
             Self::Schedule => {
                 "its next run is refused with the reason, which the log and the list of runs show"
             }
@@ -116,7 +123,8 @@ impl Living {
             | Self::Subscription
             | Self::EventStream
             | Self::RunningTurn
-            | Self::Terminal => Ends::AtOnce,
+            | Self::Terminal
+            | Self::LentToken => Ends::AtOnce,
             Self::SignIn
             | Self::NotificationLink
             | Self::QueuedMessage

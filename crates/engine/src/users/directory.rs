@@ -57,8 +57,16 @@ pub struct Person {
     pub primary: Option<String>,
     /// Whether the user has ever signed in.
     pub has_signed_in: bool,
-    /// Roles that an issuer named at the sign-in, in addition to those of the record.
-    pub claimed: Vec<String>,
+    /// Roles that an issuer named at the sign-in, in addition to those of the record; `None` if no issuer identified the
+    /// user.
+    pub claimed: Option<Vec<String>>,
+}
+
+/// By which issuer a user signs in, and which of its claims names roles.
+#[derive(Debug, PartialEq)]
+pub(super) struct Identification {
+    issuer: Option<Issuer>,
+    roles_from: Option<String>,
 }
 
 /// The content of a users file.
@@ -167,9 +175,18 @@ impl Directory {
             grants,
             primary: text(user, "primary")?,
             has_signed_in: text(user, "signedIn")?.is_some(),
-            claimed: Vec::new(),
+            claimed: None,
             id,
         };
+        let mut person = person;
+        if let Some(primary) = &person.primary {
+            let group = Owner::from_membership(primary);
+            if !group.is_some_and(|group| person.reader.belongs_to(&group.to_string())) {
+                let id = &person.id;
+                lines.push(format!("user {id}: primary {primary} is not one of its memberships; ignored"));
+                person.primary = None;
+            }
+        }
         let issuer = text(user, "issuer")?.map(|name| {
             Issuer::parse(&name).map_err(|why| {
                 let id = &person.id;
@@ -196,6 +213,16 @@ impl Directory {
         all
     }
 
+    /// Returns how a user is identified, if it exists.
+    pub(super) fn identification_of(&self, id: &str, default: Option<&Issuer>) -> Option<Identification> {
+        let user = self.users.get(id)?;
+        let issuer = match &user.issuer {
+            Some(own) => own.as_ref().ok(),
+            None => default,
+        };
+        Some(Identification { issuer: issuer.cloned(), roles_from: user.roles_from.clone() })
+    }
+
     /// Returns the user that an issuer identified, with the roles it named, and a line for each unknown role.
     pub(super) fn person_of_subject(
         &self,
@@ -204,11 +231,8 @@ impl Directory {
         verified: &Verified,
     ) -> Option<(Arc<Person>, Vec<String>)> {
         let user = self.order.iter().filter_map(|id| self.users.get(id)).find(|user| {
-            let own = match &user.issuer {
-                Some(own) => own.as_ref().ok(),
-                None => default,
-            };
-            own == Some(issuer) && issuer.means(&verified.subject, &user.person.id)
+            let own = self.identification_of(&user.person.id, default).and_then(|by| by.issuer);
+            own.as_ref() == Some(issuer) && issuer.means(&verified.subject, &user.person.id)
         })?;
         let id = &user.person.id;
         let claim = user.roles_from.as_ref().and_then(|claim| verified.claims.get(claim));
@@ -227,18 +251,16 @@ impl Directory {
             })
             .collect();
         let claimed: Vec<String> = known.into_iter().map(str::to_owned).collect();
-        Some((self.person_claiming(id, &claimed)?, lines))
+        Some((self.person_claiming(id, Some(&claimed))?, lines))
     }
 
     /// Returns the current user of an id, with roles that an issuer named.
-    pub fn person_claiming(&self, id: &str, claimed: &[String]) -> Option<Arc<Person>> {
+    pub fn person_claiming(&self, id: &str, claimed: Option<&[String]>) -> Option<Arc<Person>> {
         let person = self.person(id)?;
+        let Some(claimed) = claimed else { return Some(person) };
         let takes_claims = self.users.get(id).is_some_and(|user| user.roles_from.is_some());
-        if claimed.is_empty() || !takes_claims {
-            return Some(person);
-        }
         let mut person = (*person).clone();
-        for role in claimed {
+        for role in claimed.iter().filter(|_| takes_claims) {
             person.grants.extend(self.roles.get(role).into_iter().flatten().cloned());
             if !person.reader.roles.contains(role) {
                 person.reader.roles.push(role.clone());
@@ -246,7 +268,7 @@ impl Directory {
         }
         person.grants.dedup();
         person.reader.grants = person.grants.iter().map(ToString::to_string).collect();
-        person.claimed = claimed.to_vec();
+        person.claimed = Some(claimed.to_vec());
         Some(Arc::new(person))
     }
 

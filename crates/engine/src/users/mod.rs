@@ -159,8 +159,13 @@ impl People {
     /// Why it is invalid; the previous content stays in force.
     pub fn set(&self, file: UsersFile) -> Result<Vec<String>, String> {
         let (directory, lines) = file.directory()?;
-        // A later user of the same id does not have them.
-        self.claims.write().retain(|id, _| directory.person(id).is_some());
+        // A later user of the same id does not have them, nor one whom another issuer or another claim identifies.
+        let (before, default) = (self.now(), self.issuer.as_ref());
+        let mut claims = self.claims.write();
+        claims.retain(|id, _| {
+            let by = directory.identification_of(id, default);
+            by.is_some() && by == before.identification_of(id, default)
+        });
         *self.held.write() = (Arc::new(file), Arc::new(directory));
         Ok(lines)
     }
@@ -205,22 +210,25 @@ impl People {
         !self.now().issuers(self.issuer.as_ref()).is_empty()
     }
 
-    /// Asks the issuers one after the other for the user of a token; returns also a line for every problem.
+    /// Asks the issuers one after the other for the user of a token; returns also a line for every problem. The host asks
+    /// only once, so that the credential is valid until the record names another issuer or another claim.
     pub(crate) async fn person_by_issuer(
-        &self,
+        self: &Arc<Self>,
         outbound: &Outbound,
         token: &str,
-    ) -> (Option<Arc<Person>>, Vec<String>) {
+    ) -> (Option<(Arc<Person>, Credential)>, Vec<String>) {
         let mut lines = Vec::new();
         let Ok(_turn) = self.asking.acquire().await else { return (None, lines) };
         for issuer in self.now().issuers(self.issuer.as_ref()) {
             match issuer.verify(outbound, token).await {
                 Ok(verified) => {
-                    let known = self.now().person_of_subject(&issuer, self.issuer.as_ref(), &verified);
+                    let now = self.now();
+                    let known = now.person_of_subject(&issuer, self.issuer.as_ref(), &verified);
                     if let Some((person, more)) = known {
                         lines.extend(more);
-                        self.note_claims(&person.id, &person.claimed);
-                        return (Some(person), lines);
+                        let by = self.credential_by_issuer(&now, &person);
+                        self.note_claims(&person, &by);
+                        return (Some((person, by)), lines);
                     }
                 }
                 Err(why) => lines.push(format!("sign-in through {issuer} is unavailable: {why}")),
@@ -234,25 +242,35 @@ impl People {
         self.now().person_of_token(token)
     }
 
-    /// Records the roles that an issuer confirmed when a user signed in.
-    pub(crate) fn note_claims(&self, id: &str, roles: &[String]) {
+    /// Records the roles that an issuer confirmed when it identified a user, unless the record changed meanwhile.
+    pub(crate) fn note_claims(&self, person: &Person, by: &Credential) {
+        // The users change under this lock.
         let mut claims = self.claims.write();
-        match roles.is_empty() || self.now().person(id).is_none() {
-            true => drop(claims.remove(id)),
-            false => drop(claims.insert(id.to_owned(), roles.to_vec())),
+        match person.claimed.as_ref().filter(|roles| !roles.is_empty() && by.is_valid()) {
+            Some(roles) => drop(claims.insert(person.id.clone(), roles.clone())),
+            None => drop(claims.remove(&person.id)),
         }
     }
 
     /// Returns the user of an id with the roles that an issuer confirmed at the latest sign-in.
     pub(crate) fn person_as_signed_in(&self, id: &str) -> Option<Arc<Person>> {
         let claims = self.claims.read();
-        self.now().person_claiming(id, claims.get(id)?)
+        self.now().person_claiming(id, Some(claims.get(id)?))
     }
 
     /// Returns a credential that is valid as long as a user has a personal token.
     pub fn credential_of(self: &Arc<Self>, person: &Person, token: &str) -> Credential {
         let (people, id, hash) = (Arc::downgrade(self), person.id.clone(), hash_of(token));
         Credential::new(move || people.upgrade().is_some_and(|people| people.now().has_token(&id, &hash)))
+    }
+
+    pub(crate) fn credential_by_issuer(self: &Arc<Self>, then: &Directory, person: &Person) -> Credential {
+        let (people, id) = (Arc::downgrade(self), person.id.clone());
+        let by = then.identification_of(&id, self.issuer.as_ref());
+        Credential::new(move || {
+            let people = people.upgrade();
+            people.is_some_and(|people| people.now().identification_of(&id, people.issuer.as_ref()) == by)
+        })
     }
 
     /// Returns whether a personal token on the handshake authenticates its user. The record has priority over the file,

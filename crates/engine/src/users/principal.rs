@@ -102,8 +102,9 @@ impl Gate {
     /// Returns the current principal: a user's record may have changed or been removed.
     pub fn now(&self, principal: Principal) -> Principal {
         let Principal::Person(person) = &principal else { return principal };
-        let known =
-            self.people().and_then(|people| people.now().person_claiming(&person.id, &person.claimed));
+        let known = self
+            .people()
+            .and_then(|people| people.now().person_claiming(&person.id, person.claimed.as_deref()));
         known.map_or(Principal::Anyone, Principal::Person)
     }
 

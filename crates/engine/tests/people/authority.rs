@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use ostler_contract::points::{Terminal, TerminalEvents, TerminalRequest, TerminalStore};
 use ostler_contract::{Call, Plugin, Value, json};
-use ostler_engine::People;
 use ostler_engine::users::{Ends, Living, UsersFile, hash_of};
+use ostler_engine::{People, Principal};
+use ostler_ports::{SqliteSessions, StateDb};
+use ostler_protocol::grants::Grant;
 use ostler_protocol::uri;
 use ostler_testkit::{MemoryHost, RawClient, SIGN_IN, Stage, action};
 use parking_lot::Mutex;
@@ -16,6 +18,8 @@ use parking_lot::Mutex;
 const SESSION: &str = "stage:/1";
 const SHELL: &str = "ahp-terminal:/ben";
 const DAN: &str = "dan's";
+/// A resource that the agent takes tokens for.
+const MODELS: &str = "https://models.example";
 
 /// A way in which ben loses what he had, or a part of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -156,11 +160,20 @@ async fn work() -> Work {
     ben.dispatch(&chat, 1, turn).await;
     ben.actions_until("chat/turnStarted").await;
     stage.wait_told("begin").await;
+    let queued = |id: &str, text: &str| {
+        let message = json!({ "text": text });
+        json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": message })
+    };
     for (id, text) in [("q1", "And on."), ("q2", "!and a command")] {
-        let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": { "text": text } });
-        ben.dispatch(&chat, 2, queued).await;
+        ben.dispatch(&chat, 2, queued(id, text)).await;
         ben.actions_until("chat/pendingMessageSet").await;
     }
+    // As the webhook of a bot does.
+    let grants = ["chat:send", "chat:read"].map(|grant| Grant::parse(grant).unwrap());
+    let mut caller = host.raw_as(Principal::Plugin { id: "caller".to_owned(), grants: grants.into() });
+    caller.initialize("caller").await;
+    caller.dispatch(&chat, 1, queued("q3", "By plugin.")).await;
+    ben.actions_until("chat/pendingMessageSet").await;
     Work { host, stage, ben, dan, chat, closed }
 }
 
@@ -180,7 +193,7 @@ impl Work {
     /// Ends the running turn as the agent does, and waits until what was queued has run or was refused.
     async fn finish(&mut self) {
         let last = json!({ "type": "session/titleChanged", "title": "The end" });
-        for turn in 0..3 {
+        for turn in 0..4 {
             let state = self.dan.request("subscribe", json!({ "channel": self.chat })).await.unwrap();
             if let Some(running) = state["snapshot"]["state"]["activeTurn"]["id"].as_str() {
                 let end = json!({ "type": "chat/turnComplete", "turnId": running, "duration": 1 });
@@ -223,6 +236,7 @@ impl Work {
                 let of = |text: &str| turns.iter().find(|(said, _)| said == text).unwrap().1.clone();
                 let refused = |text: &str| of(text).as_deref() == Some("permission");
                 assert_eq!(refused("And on."), refused("!and a command"), "{turns:?}");
+                assert_eq!(refused("And on."), refused("By plugin."), "{turns:?}");
                 !refused("And on.")
             }
             Living::Terminal => {
@@ -245,6 +259,7 @@ impl Work {
             | Living::SignIn
             | Living::NotificationLink
             | Living::PluginConnection
+            | Living::LentToken
             | Living::Schedule => return None,
         })
     }
@@ -267,6 +282,41 @@ async fn everything_ends_with_the_authority_that_it_lives_by() {
             let Some(goes_on) = work.goes_on(*living).await else { continue };
             assert_eq!(goes_on, may_go_on(*living, change), "{living:?} after {change:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_gets_no_token_of_a_user_who_has_no_grants() {
+    for change in CHANGES {
+        let (dir, stage) = (tempfile::tempdir().unwrap(), Stage::default().asking_for(MODELS));
+        let db = StateDb::open(dir.path()).unwrap();
+        let sessions = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
+        let host = MemoryHost::builder()
+            .plugin(stage.plugin(), json!({}))
+            .sessions(sessions)
+            .options(|options| options.limits.awake_sessions = 1)
+            .people(People::new(SIGN_IN, "inn"))
+            .start()
+            .await;
+        set(&host, &file());
+        let mut ben = client(&host, "ben", "ben's").await;
+        let mut dan = client(&host, "dan", DAN).await;
+        ben.request("authenticate", json!({ "resource": MODELS, "token": "lent" })).await.unwrap();
+        // The second one puts the first one to sleep.
+        for session in [SESSION, "stage:/2"] {
+            ben.request("createSession", json!({ "channel": session })).await.unwrap();
+        }
+        let lent = |number: usize| stage.start(number).credentials.unwrap_or_default().contains_key(MODELS);
+        assert!(lent(0) && stage.started() == 2);
+
+        change.make(&host, &mut ben).await;
+        let chat = uri::default_chat(SESSION);
+        dan.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
+        dan.dispatch(&chat, 1, turn).await;
+        dan.actions_until("chat/turnStarted").await;
+        stage.wait_told("begin").await;
+        assert_eq!(lent(2), may_go_on(Living::LentToken, change), "after {change:?}");
     }
 }
 
@@ -297,6 +347,10 @@ fn elsewhere(living: Living) -> Option<(&'static str, &'static str)> {
         Living::NotificationLink => {
             Some(("daemon/tests/notifications/main.rs", "what_the_user_may_decides_when_the_link_is_used"))
         }
+        Living::LentToken => Some((
+            "crates/engine/tests/people/authority.rs",
+            "an_agent_gets_no_token_of_a_user_who_has_no_grants",
+        )),
         Living::Schedule => Some((
             "crates/engine/tests/automations/owners.rs",
             "an_event_that_wakes_nothing_for_a_missing_grant_is_logged",

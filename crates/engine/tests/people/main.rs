@@ -6,6 +6,7 @@ mod authority;
 mod client_resources;
 mod command_lines;
 mod grants;
+mod issuers;
 mod pages;
 mod people;
 mod policies;

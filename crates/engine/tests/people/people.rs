@@ -54,35 +54,35 @@ async fn host() -> MemoryHost {
     host
 }
 
-fn set(host: &MemoryHost, file: &Value) {
+pub(crate) fn set(host: &MemoryHost, file: &Value) {
     let lines =
         host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     assert!(lines.is_empty(), "{lines:?}");
     host.host.review_authority();
 }
 
-async fn nobody(host: &MemoryHost) -> RawClient {
+pub(crate) async fn nobody(host: &MemoryHost) -> RawClient {
     let mut client = host.raw();
     client.initialize("c").await;
     client
 }
 
-async fn signed_in(host: &MemoryHost, token: &str) -> RawClient {
+pub(crate) async fn signed_in(host: &MemoryHost, token: &str) -> RawClient {
     let mut client = nobody(host).await;
     assert_eq!(sign_in(&mut client, token).await, Ok(json!({})));
     client
 }
 
-async fn sign_in(client: &mut RawClient, token: &str) -> Result<Value, Value> {
+pub(crate) async fn sign_in(client: &mut RawClient, token: &str) -> Result<Value, Value> {
     client.request("authenticate", json!({ "resource": SIGN_IN, "token": token })).await
 }
 
-async fn root_state(client: &mut RawClient) -> Value {
+pub(crate) async fn root_state(client: &mut RawClient) -> Value {
     client.request("subscribe", json!({ "channel": uri::ROOT })).await.unwrap()["snapshot"]["state"].clone()
 }
 
 /// What a command that asks `session:list` is answered.
-async fn list(client: &mut RawClient) -> Result<(), i64> {
+pub(crate) async fn list(client: &mut RawClient) -> Result<(), i64> {
     let answer = client.request("listSessions", json!({})).await;
     answer.map(drop).map_err(|error| error["code"].as_i64().unwrap())
 }
@@ -101,8 +101,8 @@ fn said(answer: Result<Value, Value>) -> Result<Value, String> {
     answer.map_err(|error| error["message"].as_str().unwrap().to_owned())
 }
 
-const NOBODY: i64 = code::AUTH_REQUIRED as i64;
-const REFUSED: i64 = code::PERMISSION_DENIED as i64;
+pub(crate) const NOBODY: i64 = code::AUTH_REQUIRED as i64;
+pub(crate) const REFUSED: i64 = code::PERMISSION_DENIED as i64;
 
 #[tokio::test]
 async fn a_token_makes_a_connection_a_persons() {
@@ -451,6 +451,30 @@ async fn the_door_takes_a_token_for_a_word_only_where_it_was_told() {
     assert_eq!(gate.by_token("cleo's"), Some(Principal::Anyone), "the record wins");
 }
 
+/// Work is charged to a team as long as its user is a member, and gets its secrets as long.
+#[test]
+fn work_is_charged_to_a_membership_only() {
+    for (memberships, primary, is_one) in [
+        (json!(["core"]), "core", true),
+        (json!(["core"]), "core:search", true),
+        (json!(["core:search"]), "core:search", true),
+        (json!(["core:search"]), "core", false),
+        (json!(["moon"]), "core", false),
+        (json!([]), "core", false),
+    ] {
+        let file = json!({
+            "teams": { "core": {}, "moon": {} }, "projects": { "search": {} },
+            "users": [{ "id": "ben", "memberships": memberships, "primary": primary }]
+        });
+        let people = People::new(SIGN_IN, "inn");
+        let lines = people.set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
+        let line = format!("user ben: primary {primary} is not one of its memberships; ignored");
+        assert_eq!(lines.contains(&line), !is_one, "{lines:?}");
+        let charged = people.now().person("ben").unwrap().primary.clone();
+        assert_eq!(charged.as_deref(), is_one.then_some(primary));
+    }
+}
+
 #[test]
 fn a_file_that_breaks_says_where_and_shows_nothing() {
     let people = People::new(SIGN_IN, "inn");
@@ -582,163 +606,4 @@ mod any_file {
             prop_assert!(people.person_of_token("s3cret-s3cret").is_none(), "only a hash signs anybody in");
         }
     }
-}
-
-/// The web as two issuers have it, and what each was asked.
-fn issuers(host: &MemoryHost) -> Arc<std::sync::Mutex<Vec<String>>> {
-    use ostler_contract::http::{self, Request, Response, StatusCode, header};
-    let asked: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
-    let heard = asked.clone();
-    host.host.core.set_outbound(ostler_engine::Outbound::new(move |request: Request| {
-        let bearer = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let token = bearer.and_then(|bearer| bearer.strip_prefix("Bearer ")).unwrap_or("none");
-        let url = request.uri().to_string();
-        heard.lock().unwrap().push(format!("{url} {token}"));
-        let answer: Response = match (url.as_str(), token) {
-            ("https://api.github.com/user", "gh-ada") => {
-                http::json(StatusCode::OK, &json!({ "login": "Ada" }))
-            }
-            ("https://api.github.com/user", "gh-ben") => {
-                http::json(StatusCode::OK, &json!({ "login": "ben" }))
-            }
-            ("https://id.example.org/.well-known/openid-configuration", "none") => {
-                http::json(StatusCode::OK, &json!({ "userinfo_endpoint": "https://id.example.org/me" }))
-            }
-            ("https://id.example.org/me", "oidc-ben") => {
-                http::json(StatusCode::OK, &json!({ "sub": "ben", "groups": ["keeper", "kings"] }))
-            }
-            ("https://id.example.org/me", "oidc-ada") => http::json(StatusCode::OK, &json!({ "sub": "ada" })),
-            _ => http::message(StatusCode::UNAUTHORIZED, "bad credentials"),
-        };
-        Box::pin(async move { Ok(answer) })
-    }));
-    asked
-}
-
-#[tokio::test]
-async fn people_sign_in_through_issuers() {
-    let people =
-        People::new(SIGN_IN, "inn").issued_by(Some(ostler_engine::users::Issuer::parse("github").unwrap()));
-    let host =
-        MemoryHost::builder().plugin(Stage::default().plugin(), json!({})).people(people).start().await;
-    let asked = issuers(&host);
-    let file = json!({
-        "roles": { "keeper": ["session:list"], "none": [] },
-        "users": [
-            { "id": "ada", "roles": ["keeper"] },
-            { "id": "ben", "roles": ["none"], "issuer": "https://id.example.org", "rolesFrom": "groups" },
-            { "id": "cleo", "roles": ["keeper"], "token": hash_of("cleo's") },
-        ]
-    });
-    set(&host, &file);
-
-    // A token the host gave out is known without asking anybody.
-    let mut cleo = signed_in(&host, "cleo's").await;
-    assert_eq!(root_state(&mut cleo).await["_meta"]["ostler.principal"], "user:cleo");
-    assert!(asked.lock().unwrap().is_empty());
-
-    let mut client = nobody(&host).await;
-    let wrong = sign_in(&mut client, "nobody's").await.unwrap_err();
-    assert_eq!(wrong["code"].as_i64(), Some(NOBODY));
-    let record = &wrong["data"]["resources"][0];
-    assert_eq!(
-        (&record["authorization_servers"], &record["scopes_supported"]),
-        (
-            &json!(["https://github.com/login/oauth", "https://id.example.org"]),
-            &json!(["openid", "read:user"])
-        )
-    );
-    // A login is the same in any case.
-    assert_eq!(sign_in(&mut client, "gh-ada").await, Ok(json!({})));
-    assert_eq!(root_state(&mut client).await["_meta"]["ostler.principal"], "user:ada");
-    assert_eq!(list(&mut client).await, Ok(()));
-    assert_eq!(
-        asked.lock().unwrap().last().unwrap(),
-        "https://api.github.com/user gh-ada",
-        "and nobody else"
-    );
-
-    // A record with an issuer of its own is not signed in by the one for everybody, nor the other way round.
-    for token in ["gh-ben", "oidc-ada"] {
-        let mut client = nobody(&host).await;
-        assert_eq!(sign_in(&mut client, token).await.unwrap_err()["code"].as_i64(), Some(NOBODY), "{token}");
-    }
-    let mut ben = signed_in(&host, "oidc-ben").await;
-    assert_eq!(root_state(&mut ben).await["_meta"]["ostler.principal"], "user:ben");
-    assert_eq!(list(&mut ben).await, Ok(()), "by the role the issuer named");
-    host.log.wait_for("https://id.example.org assigns user ben the unknown role \"kings\"").await;
-    assert!(!host.log.has("oidc-ben") && !host.log.has("gh-ben"), "a token is logged");
-
-    // The file binds at the next command: what the role gives, and whether there is such a person.
-    let mut less = file.clone();
-    less["roles"]["keeper"] = json!([]);
-    set(&host, &less);
-    assert_eq!(list(&mut ben).await, Err(REFUSED));
-    less["users"].as_array_mut().unwrap().remove(1);
-    set(&host, &less);
-    assert_eq!(list(&mut ben).await, Err(NOBODY));
-}
-
-/// Work that waits or goes on is asked about with the roles of the sign-in, not only with those of the record.
-#[tokio::test]
-async fn the_work_of_a_user_with_roles_of_an_issuer_goes_on() {
-    let stage = Stage::default();
-    let people = People::new(SIGN_IN, "inn");
-    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).people(people).start().await;
-    issuers(&host);
-    let mut file = json!({
-        "roles": { "keeper": ["session:*"], "none": [] },
-        "users": [
-            { "id": "ben", "roles": ["none"], "issuer": "https://id.example.org", "rolesFrom": "groups" },
-        ]
-    });
-    set(&host, &file);
-    let mut ben = signed_in(&host, "oidc-ben").await;
-    ben.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
-    let chat = uri::default_chat("stage:/1");
-    ben.request("subscribe", json!({ "channel": chat })).await.unwrap();
-    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
-    ben.dispatch(&chat, 1, turn).await;
-    ben.actions_until("chat/turnStarted").await;
-    host.host.review_authority();
-    let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": { "text": "On." } });
-    ben.dispatch(&chat, 2, queued).await;
-    ben.dispatch(&chat, 3, json!({ "type": "chat/turnCancelled", "turnId": "t" })).await;
-    let seen = ben.actions_until("chat/turnStarted").await;
-    assert!(!seen.iter().any(|seen| seen["action"]["type"] == "chat/error"), "{seen:?}");
-
-    file["roles"]["keeper"] = json!(["session:list"]);
-    set(&host, &file);
-    let mut root = host.raw_as(Principal::Root);
-    root.initialize("r").await;
-    loop {
-        let state = root.request("subscribe", json!({ "channel": chat })).await.unwrap();
-        if state["snapshot"]["state"]["turns"][1]["state"] == "error" {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
-}
-
-#[tokio::test]
-async fn an_issuer_nobody_reaches_signs_nobody_in() {
-    let people = People::new(SIGN_IN, "inn");
-    let host =
-        MemoryHost::builder().plugin(Stage::default().plugin(), json!({})).people(people).start().await;
-    issuers(&host);
-    let file = json!({ "users": [
-        { "id": "ada", "roles": ["admin"], "issuer": "https://gone.example.org" },
-        { "id": "ben", "roles": ["admin"], "issuer": "http://id.example.org" },
-    ] });
-    let lines =
-        host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
-    assert_eq!(
-        lines,
-        ["user ben: issuer must be github or the https URL of an OpenID Connect provider; ignored"]
-    );
-    let mut client = nobody(&host).await;
-    assert_eq!(sign_in(&mut client, "oidc-ben").await.unwrap_err()["code"].as_i64(), Some(NOBODY));
-    host.log
-        .wait_for("sign-in through https://gone.example.org is unavailable: https://gone.example.org/.well-known/openid-configuration returned 401")
-        .await;
 }

@@ -11,13 +11,18 @@ use ostler_contract::points::{
 use ostler_contract::{Call, JsonObject, Plugin, Value, json};
 use ostler_engine::users::UsersFile;
 use ostler_engine::{People, Principal};
+use ostler_ports::{SqliteSessions, StateDb};
 use ostler_testkit::cases::{empty_automations, empty_sessions};
 use ostler_testkit::{MemoryHost, RawClient, SIGN_IN, Stage, action};
-use tokio::sync::Notify;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 const SESSION: &str = "stage:/1";
 const SECOND: &str = "ahp-chat:/2";
+
+/// What a backend was told.
+type Told = Arc<Mutex<Vec<String>>>;
 
 fn chat() -> String {
     ostler_protocol::uri::default_chat(SESSION)
@@ -438,7 +443,7 @@ async fn a_session_store_that_never_lists_holds_up_no_other_request() {
             break frame;
         }
     };
-    let why = "the sessions could not be read from the store: it did not answer within 10 seconds";
+    let why = "the sessions could not be read from the store, try again: it did not answer within 10 seconds";
     assert_eq!(failed["error"]["message"], why, "{failed}");
 }
 
@@ -960,4 +965,69 @@ async fn the_outcome_of_one_steering_message_is_not_that_of_the_next_one() {
     let seen = client.ready_frames().await;
     let queued = seen.iter().filter(|frame| frame["params"]["action"]["kind"] == "queued").count();
     assert_eq!((told(&stage, "steer"), queued), (2, 0), "the agent has taken the second one: {seen:#?}");
+}
+
+#[tokio::test]
+async fn a_turn_that_is_cancelled_while_its_backend_starts_never_reaches_it() {
+    let (dir, starts, told) = (tempfile::tempdir().unwrap(), Arc::new(Semaphore::new(2)), Told::default());
+    let agent = {
+        let (starts, told) = (starts.clone(), told.clone());
+        Agent {
+            provider: "stage".into(),
+            display_name: "Stage".into(),
+            schema: Call::now(|()| Ok(json!({ "properties": {} }))),
+            defaults: Call::now(|()| Ok(JsonObject::new())),
+            create: Call::new(move |_| {
+                let (starts, told) = (starts.clone(), told.clone());
+                async move {
+                    starts.acquire().await.unwrap().forget();
+                    let (begun, cancelled) = (told.clone(), told);
+                    Ok(AgentSession {
+                        begin: Call::now(move |(turn, ..): (String, String, _, _, _)| {
+                            begun.lock().push(format!("begin {turn}"));
+                            Ok(())
+                        }),
+                        cancel: Call::now(move |(turn,): (String,)| {
+                            cancelled.lock().push(format!("cancel {turn}"));
+                            Ok(())
+                        }),
+                        close: Call::now(|_| Ok(())),
+                        ..AgentSession::default()
+                    })
+                }
+            }),
+            ..Agent::default()
+        }
+    };
+    let plugin = Plugin::new("@test/slow", move |host, _| {
+        let agent = agent.clone();
+        Box::pin(async move { host.register_agent(agent) })
+    });
+    let db = StateDb::open(dir.path()).unwrap();
+    let sessions = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
+    let host = MemoryHost::builder()
+        .plugin(plugin, json!({}))
+        .sessions(sessions)
+        .options(|options| options.limits.awake_sessions = 1)
+        .start()
+        .await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    // The second one puts the first one to sleep.
+    for session in [SESSION, "stage:/2"] {
+        client.request("createSession", json!({ "channel": session })).await.unwrap();
+    }
+    client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
+    client.dispatch(&chat(), 1, begin("t1")).await;
+    client.actions_until("chat/turnStarted").await;
+    client.dispatch(&chat(), 2, cancel("t1")).await;
+    client.actions_until("chat/turnCancelled").await;
+    client.dispatch(&chat(), 3, begin("t2")).await;
+    client.actions_until("chat/turnStarted").await;
+    assert!(told.lock().is_empty());
+    starts.add_permits(1);
+    while told.lock().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(*told.lock(), ["begin t2"]);
 }

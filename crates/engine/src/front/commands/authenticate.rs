@@ -81,10 +81,8 @@ impl Connection {
                     let (person, lines) = people.person_by_issuer(&outbound, &params.token).await;
                     lines.into_iter().for_each(|line| connection.front().core.log.warn(line));
                     match person {
-                        Some(person) => {
-                            // The host asks its issuer only once; the token ends with its lifetime.
-                            let who = (Principal::Person(person), Credential::default());
-                            connection.signed_in(&people, &params, who, lasts);
+                        Some((person, by)) => {
+                            connection.signed_in(&people, &params, (Principal::Person(person), by), lasts);
                             responder.ok(&json!({}));
                         }
                         None => responder.fail(nobodys(&people)),
@@ -148,7 +146,11 @@ impl Connection {
         (principal, by): (Principal, Credential),
         lasts: Option<Duration>,
     ) {
-        let nth = self.become_principal(people.resource(), principal.clone(), by);
+        let nth = self.become_principal(people.resource(), principal.clone(), by.clone());
+        if !by.is_valid() {
+            // Users changed meanwhile, and who looked at all connections then did not see this.
+            self.lose_identity();
+        }
         self.drop_forbidden();
         if let Principal::Person(person) = &principal {
             self.front().access.record_sign_in(person);

@@ -108,11 +108,11 @@ pub(super) enum WirePrincipal {
     Root,
     /// A plugin, by its id.
     Plugin { id: String },
-    /// A user, by its id, with the names of the roles that the issuer of its token confirmed.
+    /// A user, by its id, with the names of the roles that the issuer of its token confirmed, if an issuer identified it.
     User {
         id: String,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        roles: Vec<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        roles: Option<Vec<String>>,
     },
 }
 
@@ -142,12 +142,15 @@ impl WirePrincipal {
                 Principal::Plugin { id, grants }
             }
             Self::User { id, roles } => {
-                let people = front.access.gate.people();
-                // A user can also sign in without an issuer, which confirms no roles.
-                if let Some(people) = people.filter(|_| !roles.is_empty()) {
-                    people.note_claims(&id, &roles);
-                }
-                let person = people.and_then(|people| people.now().person_claiming(&id, &roles));
+                let person = front.access.gate.people().and_then(|people| {
+                    let now = people.now();
+                    let person = now.person_claiming(&id, roles.as_deref())?;
+                    // A user can also sign in without an issuer, which confirms no roles.
+                    if roles.is_some() {
+                        people.note_claims(&person, &people.credential_by_issuer(&now, &person));
+                    }
+                    Some(person)
+                });
                 person.map_or(Principal::Anyone, Principal::Person)
             }
         }

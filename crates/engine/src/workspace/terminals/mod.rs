@@ -165,6 +165,11 @@ impl Workspace {
             ended: watch::Sender::new(None),
         });
         self.terminals.claim(&open)?;
+        // From here on `review_terminals` finds it; users can have changed since the command was let in.
+        if let Some(refused) = open.opener.as_ref().and_then(|opener| self.may_still_open(opener).err()) {
+            self.terminals.take(|other| Arc::ptr_eq(other, &open), &self.core.fanout);
+            return Err(refused);
+        }
         let cwd = request.cwd.clone().unwrap_or_default();
         let made = store.create.within(limit::TERMINAL_OPEN, (request, self.events_of(&open))).await;
         let made = made.and_then(|made| {
@@ -326,10 +331,7 @@ impl Workspace {
 
     /// Ends the terminals of clients whose user may no longer open one, after users have changed.
     pub(crate) fn review_terminals(self: &Arc<Self>) {
-        let asked = Grant::of("terminal", "create");
-        let may = |open: &Open| {
-            open.opener.as_ref().is_none_or(|opener| self.access.require_still(opener, &asked).is_ok())
-        };
+        let may = |open: &Open| open.opener.as_ref().is_none_or(|opener| self.may_still_open(opener).is_ok());
         let forbidden: Vec<String> = self
             .terminals
             .open
@@ -342,6 +344,10 @@ impl Workspace {
             let workspace = self.clone();
             tasks::spawn(async move { workspace.dispose_terminal(&uri).await });
         }
+    }
+
+    fn may_still_open(&self, opener: &str) -> Result<(), RpcError> {
+        self.access.require_still(opener, &Grant::of("terminal", "create"))
     }
 
     /// Ends the terminals that a session claims.
