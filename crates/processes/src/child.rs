@@ -82,6 +82,9 @@ const OF_THE_START: &[&str] = &[
     "CACHE_DIRECTORY",
     "LOGS_DIRECTORY",
     "CONFIGURATION_DIRECTORY",
+    "CREDENTIALS_DIRECTORY",
+    "REMOTE_ADDR",
+    "REMOTE_PORT",
     // Of Node, npm and the editor that started the host.
     "NODE_OPTIONS",
     "NODE_CHANNEL_*",

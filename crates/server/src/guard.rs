@@ -202,7 +202,8 @@ impl Admitted {
 
 /// Authenticates a connection. The connection token makes it the host itself. A personal token authenticates the
 /// connection, but as that user only if the operator has configured this. A signed-in page acts as its user. Without a
-/// required token, the connection is anonymous, if its `Host` and `Origin` are accepted.
+/// required token, the `Host` has to be one of the host's, and a connection that sends no token is anonymous, if its
+/// `Origin` is accepted.
 ///
 /// # Errors
 /// Why it is rejected.
@@ -214,6 +215,9 @@ pub fn admit<B>(
     sign_ins: &SignIns,
 ) -> Result<Admitted, Rejection> {
     let headers = request.headers();
+    if token.is_none() {
+        names.admits(headers).map_err(Rejection::ForeignHost)?;
+    }
     let given = given(request.uri().query(), headers);
     // A sent token has priority over a cookie that the browser adds.
     if given.is_none()
@@ -236,10 +240,9 @@ pub fn admit<B>(
     if token.is_some() {
         return Err(Rejection::NoToken);
     }
-    match names.admits(headers) {
-        Err(host) => Err(Rejection::ForeignHost(host)),
-        Ok(()) if !names.admits_origin(headers) => Err(Rejection::ForeignOrigin),
-        Ok(()) => Ok(Admitted::lasting(Principal::Anyone)),
+    match names.admits_origin(headers) {
+        false => Err(Rejection::ForeignOrigin),
+        true => Ok(Admitted::lasting(Principal::Anyone)),
     }
 }
 
@@ -299,6 +302,11 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use ostler_engine::People;
+    use ostler_engine::users::UsersFile;
+
     use super::*;
 
     fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
@@ -482,6 +490,24 @@ mod tests {
             assert_eq!(admitted_at(None, "tkn=wrong", host, None), refused);
             assert_eq!(admitted_at(Some(&token), "tkn=right", host, None), Ok(Gate::default().root()));
         }
+    }
+
+    /// Its page could not know the token, but nothing needs to be let in there.
+    #[test]
+    fn a_personal_token_does_not_admit_to_a_foreign_name() {
+        let names = HostNames::of("127.0.0.1:9187".parse().unwrap());
+        let people = People::new("https://host.example", "inn").trusting(true);
+        let hash = ostler_engine::users::hash_of("ada's");
+        let file = format!(r#"{{ "users": [{{ "id": "ada", "token": "{hash}" }}] }}"#);
+        people.set(UsersFile::parse(&file).unwrap()).unwrap();
+        let gate = Gate::of(Arc::new(people));
+        let admitted = |host: &str| {
+            let request = http::Request::builder().uri("/?tkn=ada's").header(header::HOST, host);
+            let admitted = admit(&request.body(()).unwrap(), None, &names, &gate, &SignIns::default());
+            admitted.map(|admitted| admitted.principal.owner("inn"))
+        };
+        assert_eq!(admitted("127.0.0.1:9187"), Ok(Some("user:ada".to_owned())));
+        assert_eq!(admitted("evil.org"), Err(Rejection::ForeignHost("evil.org".to_owned())));
     }
 
     #[test]

@@ -6,6 +6,9 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::support::{Client, Daemon, Folder};
 use ostler_protocol::origins::{Effect, Rule, WayIn, rule};
 use serde_json::{Value, json};
@@ -184,7 +187,7 @@ async fn drive(folder: &Folder, daemon: &Daemon, way: WayIn) -> Result<(), (&'st
         }
         WayIn::Attachment => {
             let mut talk = Talk::new(daemon, &session).await;
-            let attached = json!([{ "type": "embeddedResource", "label": text, "data": STANDARD_PROBE, "contentType": "text/plain" }]);
+            let attached = json!([{ "type": "embeddedResource", "label": text, "data": STANDARD.encode(&text), "contentType": "text/plain" }]);
             let message = json!({ "text": "Look.", "attachments": attached });
             talk.dispatch(json!({ "type": "chat/turnStarted", "turnId": "t", "message": message })).await;
             talk.client.actions_until("chat/turnComplete").await;
@@ -220,10 +223,15 @@ async fn drive(folder: &Folder, daemon: &Daemon, way: WayIn) -> Result<(), (&'st
         }
         WayIn::CallbackAnswer => call_back(folder, daemon, &text).await,
         WayIn::HttpApi => {
-            // The API sends no messages; what it takes is a name or a value.
+            // The API sends no messages; what it takes is a name, a value or the body of a call.
             let body = json!({ "name": text, "options": { "shell": text } }).to_string();
             let (code, answer) = daemon.ask("POST /api/plugin/config", "", &body).await;
             assert!((400..500).contains(&code), "{code} {answer}");
+            let event = json!({ "text": text, "secret": "filled in" });
+            let body = json!({ "id": "hook", "body": event }).to_string();
+            let (code, answer) = daemon.ask("POST /api/webhook/test", "", &body).await;
+            assert_eq!(code, 200, "{answer}");
+            assert!(answer.to_string().contains("202"), "{answer}");
         }
         WayIn::Plugin | WayIn::Console => {
             return Err((
@@ -246,9 +254,6 @@ async fn drive(folder: &Folder, daemon: &Daemon, way: WayIn) -> Result<(), (&'st
     }
     Ok(())
 }
-
-/// `!touch x` in base64.
-const STANDARD_PROBE: &str = "IXRvdWNoIHg=";
 
 /// An editor's prompt through `ostler acp`.
 fn edit(folder: &Folder, text: &str) {
@@ -356,7 +361,9 @@ async fn what_enters_sets_off_what_the_table_says() {
         assert!(!state.contains("filled in") && !state.contains("root:x:0:0"), "{session}: {state}");
     }
     // Records are as they were written.
-    let entries = fs::read_dir(folder.path().join("automations")).unwrap().count();
-    assert_eq!(entries, 1, "no record was written");
+    for (records, written) in [("automations", 1), ("bots", 1), ("webhooks", 2)] {
+        let entries = fs::read_dir(folder.path().join(records)).unwrap().count();
+        assert_eq!(entries, written, "no record was written into {records}");
+    }
     assert!(daemon.stop() == Some(0));
 }

@@ -4,6 +4,8 @@
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 
+use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
+
 /// What git looks for in a folder to take it for its own, and in the folder of a linked tree.
 const HEAD: &str = "HEAD";
 const OBJECTS: &str = "objects";
@@ -40,16 +42,31 @@ fn is_git_folder(folder: &Path) -> bool {
     folder.join(HEAD).symlink_metadata().is_ok() && (has(OBJECTS) && has(REFS) || has(COMMON))
 }
 
+/// Held by a change that could make a folder one of git's, together with another one: each would be allowed by itself.
+pub(super) type Alone = ReentrantMutexGuard<'static, ()>;
+
+/// Waits until no other change could make a folder one of git's, if a change of this name could.
+pub(super) fn alone_for(name: &OsStr) -> Option<Alone> {
+    static ALONE: ReentrantMutex<()> = ReentrantMutex::new(());
+    makes_git_folder(name).then(|| ALONE.lock())
+}
+
+/// Returns whether a name is one by which git recognizes its folders.
+fn makes_git_folder(name: &OsStr) -> bool {
+    [HEAD, OBJECTS, REFS, COMMON].iter().any(|wanted| name.eq_ignore_ascii_case(wanted))
+}
+
 /// Returns whether git would take a folder for its own once it has a name.
 fn completes(folder: &Path, name: &OsStr) -> bool {
     let is = |wanted: &str| name.eq_ignore_ascii_case(wanted);
     let has = |wanted: &str| is(wanted) || folder.join(wanted).symlink_metadata().is_ok();
-    let concerns = [HEAD, OBJECTS, REFS, COMMON].into_iter().any(is);
-    concerns && has(HEAD) && (has(OBJECTS) && has(REFS) || has(COMMON))
+    makes_git_folder(name) && has(HEAD) && (has(OBJECTS) && has(REFS) || has(COMMON))
 }
 
 #[cfg(test)]
 mod tests {
+    use ostler_contract::points::ResourceWrite;
+
     use super::*;
 
     #[test]
@@ -61,6 +78,32 @@ mod tests {
         }
         for name in [".gitignore", ".gitattributes", "git", ".github", "x.git", "git~2", ""] {
             assert!(!is_git(OsStr::new(name)), "{name}");
+        }
+    }
+
+    /// Each of two changes is allowed, as long as the other one is not made.
+    #[test]
+    fn two_changes_at_once_do_not_make_a_folder_of_git() {
+        let folder = tempfile::tempdir().unwrap();
+        let roots = super::super::served_path::Roots::new(&[folder.path().to_owned()], &[]);
+        let uri = |path: &str| format!("file://{}/{path}", folder.path().display());
+        let write = |path: &str, text: &str| {
+            let content = ResourceWrite { data: text.to_owned(), ..ResourceWrite::default() };
+            roots.write(&uri(path), &content)
+        };
+        // The content takes a while to be on the disk.
+        let head = format!("ref: refs/heads/x{}\n", " ".repeat(1 << 20));
+        for attempt in 0..20 {
+            let name = |part: &str| format!("evil-{attempt}/{part}");
+            roots.mkdir(&uri(&name("objects"))).unwrap();
+            write(&name("config"), "[core]\n").unwrap();
+            std::thread::scope(|scope| {
+                let written = scope.spawn(|| write(&name("HEAD"), &head));
+                let made = scope.spawn(|| roots.mkdir(&uri(&name("refs"))));
+                let (written, made) = (written.join().unwrap(), made.join().unwrap());
+                assert!(written.is_ok() != made.is_ok(), "{written:?} {made:?}");
+            });
+            assert!(write(&name("config"), "[core]\n").is_ok(), "it is no folder of git");
         }
     }
 

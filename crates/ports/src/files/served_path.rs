@@ -12,7 +12,7 @@ use ostler_contract::points::served_trees;
 use ostler_contract::{RpcError, problem};
 use url::Url;
 
-use super::git_folder::is_in_git_folder;
+use super::git_folder::{Alone, alone_for, is_in_git_folder};
 use super::path_index::PathIndex;
 
 /// The served directories, and private ones, which are not served even below served ones.
@@ -38,6 +38,8 @@ pub(super) struct ServedPath {
 pub(super) struct NamedFile {
     pub folder: Dir,
     pub name: OsString,
+    /// Held while a name is changed that makes a folder one of git's.
+    _alone: Option<Alone>,
 }
 
 impl Roots {
@@ -151,13 +153,14 @@ impl Roots {
         let parent =
             ServedPath { path: place.path.parent().unwrap_or(Path::new("")).to_owned(), ..place.clone() };
         let folder = self.at(&parent, |root, path| root.open_dir(path))?;
-        Ok(NamedFile { folder, name })
+        Ok(NamedFile { folder, name, _alone: None })
     }
 
     /// Opens the parent directory of a path for a change, which is not in one of git's own folders.
     pub fn changed(&self, place: &ServedPath) -> Result<NamedFile, RpcError> {
+        let alone = place.path.file_name().and_then(alone_for);
         self.is_changeable(place)?;
-        let named = self.named(place)?;
+        let named = NamedFile { _alone: alone, ..self.named(place)? };
         // A folder above can have become a link since.
         match opened(&named.folder).is_some_and(|folder| is_in_git_folder(&folder.join(&named.name))) {
             true => Err(in_git_folder(&place.uri)),

@@ -8,6 +8,7 @@ use cap_tempfile::TempFile;
 use ostler_contract::RpcError;
 use ostler_contract::points::{ResourceTransfer, ResourceWrite, WriteMode};
 
+use super::git_folder::alone_for;
 use super::read::{LARGEST, etag, read_whole};
 use super::served_path::{NamedFile, Roots, refusal};
 
@@ -78,6 +79,9 @@ impl Roots {
 
     pub fn mkdir(&self, uri: &str) -> Result<(), RpcError> {
         let place = self.locate(uri)?;
+        // Of each folder that may be made on the way.
+        let path = place.path();
+        let _alone: Vec<_> = path.iter().filter_map(alone_for).collect();
         self.is_changeable(&place)?;
         self.at(&place, |root, path| {
             match root.create_dir_all(path) {
