@@ -19,7 +19,7 @@ use crate::answers::{Answers, OpenRequest, UNANSWERED};
 use crate::limits;
 use crate::masks::Masks;
 use crate::protocol::Update;
-use crate::reading::{Unread, incoming_lines};
+use crate::reading::{Unread, incoming_lines, values_of_an_agent};
 use crate::weight::text_size;
 pub use crate::weight::weight;
 
@@ -226,6 +226,7 @@ impl Wire {
             gate: gate.clone(),
             answers: answers.clone(),
             tell: tell.clone(),
+            values: values_of_an_agent(),
             taken: taken.clone(),
         };
         let incoming_lines = incoming_lines((stdout, reading), unread);

@@ -29,11 +29,18 @@ const NOISE: usize = 10_000;
 const NOISE_SHOWN: usize = 200;
 /// The memory of the parsed values of long messages of all agents, in bytes; a larger message is parsed alone.
 const PARSED: usize = 64 << 20;
+/// The share of one agent, so that others do not wait for it.
+const PARSED_OF_AN_AGENT: usize = PARSED / 4;
 /// How long a long message counts against it while its conversation does not take it.
 const TAKEN: Duration = Duration::from_secs(10);
 
 /// The budget of the values of long messages, which are charged before they are parsed.
 static VALUES_OF_MESSAGES: LazyLock<Budget> = LazyLock::new(|| Budget::new(PARSED));
+
+/// Returns the budget of the values of one agent's long messages.
+pub fn values_of_an_agent() -> Budget {
+    VALUES_OF_MESSAGES.part(PARSED_OF_AN_AGENT)
+}
 
 /// What the reader of an agent's messages needs.
 #[derive(Clone)]
@@ -48,6 +55,8 @@ pub struct Unread {
     pub answers: Answers,
     /// Receives what is left out.
     pub tell: mpsc::Sender<Incoming>,
+    /// The budget of the values of its long messages.
+    pub values: Budget,
     /// Notified when a message was taken.
     pub taken: Arc<Notify>,
 }
@@ -126,7 +135,7 @@ impl Unread {
         }
         // From here on, so that no message is missed.
         let taken = self.taken.clone().notified_owned();
-        if let Some(charge) = VALUES_OF_MESSAGES.take(line.len() + values * VALUE).await {
+        if let Some(charge) = self.values.take(line.len() + values * VALUE).await {
             // Messages that the connection handles by itself are never taken.
             tokio::spawn(async move {
                 let _ = tokio::time::timeout(TAKEN, taken).await;
