@@ -72,8 +72,10 @@ impl Compared {
     async fn now(control: &Control) -> Self {
         let core = &control.host.core;
         let policies = match core.policies() {
-            // While they cannot be read, the page shows what it has.
-            Some(store) => store.list.within(limit::STORE, ()).await.ok(),
+            Some(store) => {
+                let read = store.list.read(limit::STORE, ()).await.map(Some);
+                read.or_assume(None, "while they cannot be read, the page shows what it has", |_| {})
+            }
             None => None,
         };
         Self {
@@ -108,7 +110,7 @@ async fn watch_records(
 ) -> Result<(), ostler_contract::Thrown> {
     let Some(store) = control.host.core.record_store() else { return Ok(()) };
     let asked = (collection.to_owned(), options);
-    let opened: StoredCollection = store.collection.within(limit::STORE, asked).await?;
+    let opened: StoredCollection = store.collection.read(limit::STORE, asked).await.known()?;
     let changes = changes.clone();
     let tell = HostFunction::now(move |_| {
         changes.tell(topic);

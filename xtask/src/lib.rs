@@ -15,6 +15,7 @@ pub mod modules;
 mod owners;
 pub mod packages;
 mod publication;
+mod reads;
 pub mod tidy;
 mod unreliable;
 mod unsafety;

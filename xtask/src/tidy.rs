@@ -129,6 +129,7 @@ pub fn check(root: &Path) -> Vec<String> {
     crate::boundary::check(root, &mut problems);
     crate::owners::check(root, &mut problems);
     crate::children::check(root, &mut problems);
+    crate::reads::check(root, &mut problems);
     crate::waits::check(root, &mut problems);
     lengths(root, &mut problems);
     test_programs(root, &mut problems);

@@ -54,6 +54,7 @@ pub mod points;
 pub mod policy;
 pub mod problem;
 pub mod proxy;
+pub mod read;
 pub mod recorder;
 pub mod registry;
 pub mod reserved;

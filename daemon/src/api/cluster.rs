@@ -44,8 +44,8 @@ async fn unready(core: &Core) -> Option<String> {
         }
     }
     // The id of no session: what is asked is whether the store answers.
-    let stored = core.session_store()?.config.within(PROBE.min(limit::STORE), (String::new(),)).await;
-    stored.err().map(|why| format!("the session store does not answer: {why}"))
+    let stored = core.session_store()?.config.read(PROBE.min(limit::STORE), (String::new(),)).await;
+    stored.known().err().map(|why| format!("the session store does not answer: {why}"))
 }
 
 pub(super) async fn status(ask: Ask) -> Result<ClusterStatus, Refused> {

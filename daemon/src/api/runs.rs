@@ -16,7 +16,8 @@ pub(super) async fn list(ask: Ask, filter: RunFilter) -> Result<RunList, Refused
 pub(super) async fn one(ask: Ask) -> Result<Run, Refused> {
     let unknown = || Refused::Missing(format!("There is no run {}", ask.name));
     let id = ask.name.rsplit('/').next().unwrap_or_default();
-    ask.control.host.automations.whole_run(id).await.ok_or_else(unknown)
+    let run = ask.control.host.automations.whole_run(id).await.known();
+    run.map_err(|why| Refused::NotReady(format!("the run could not be read: {why}")))?.ok_or_else(unknown)
 }
 
 /// The changes of runs. A filter of what changes would leave out that a run no longer fits.

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use ostler_contract::JsonObject;
+use ostler_contract::Thrown;
 use ostler_contract::cluster::SessionElsewhere;
 use ostler_contract::points::ListedPlace;
+use ostler_contract::read::{Read, Unknown};
 use ostler_engine::feed::Change;
 use ostler_protocol::wire::state::SessionSummary;
 use ostler_protocol::{json, uri};
@@ -59,15 +61,16 @@ pub(super) async fn one(ask: Ask, detail: SessionDetail) -> Result<SessionDetail
     let unknown = || Refused::Missing(format!("{NO_SESSION}{}", ask.name));
     let id = uri::session_id(&ask.name).unwrap_or(&ask.name);
     let (sessions, front) = (&ask.control.host.sessions, &ask.control.host.front);
-    let unread = |why| Exit::machine(format!("session {id} could not be read from the store: {why}"));
+    let unread =
+        |why: Thrown| Refused::NotReady(format!("session {id} could not be read from the store: {why}"));
     let (summary, default_chat) = match sessions.session(id).await {
-        Err(why) if SessionElsewhere::is(&why) => {
+        Read::Unknown(Unknown(why)) if SessionElsewhere::is(&why) => {
             let row = front.listed_elsewhere(id).await.map_err(unread)?.ok_or_else(unknown)?;
             let default_chat = row.default_chat.clone().unwrap_or_else(|| uri::default_chat(&row.resource));
             (Arc::new(row), default_chat)
         }
         found => {
-            let found = found.map_err(unread)?;
+            let found = found.known().map_err(|Unknown(why)| unread(why))?;
             let entry =
                 found.filter(|entry| !entry.is_gone() && !sessions.is_draft(entry)).ok_or_else(unknown)?;
             let view = entry.view();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ostler_contract::points::{RecordStore, Vault};
+use ostler_contract::read::{Read, Unknown};
 use ostler_contract::{Value, limit};
 use ostler_plugin_postgres::Direct;
 use ostler_plugin_webhook::ENDPOINTS;
@@ -79,20 +80,32 @@ fn unset(name: &str, by: &str) -> Check {
 /// Checks the endpoints of the webhook plugin, and their secrets.
 async fn endpoints(vault: &Vault, records: &RecordStore) -> Vec<Check> {
     let mut checks = Vec::new();
-    let Ok(collection) =
-        records.collection.within(limit::STORE, (ENDPOINTS.to_owned(), Default::default())).await
-    else {
-        return checks;
+    let unread = |why: &Unknown| {
+        Check::error(WHAT, format!("the endpoints could not be read: {why}"), "check the folder webhooks")
     };
-    for record in collection.list.within(limit::STORE, ()).await.unwrap_or_default() {
+    let read = async {
+        let asked = (ENDPOINTS.to_owned(), Default::default());
+        let collection = records.collection.read(limit::STORE, asked).await.known()?;
+        collection.list.read(limit::STORE, ()).await.known()
+    };
+    let found = match read.await {
+        Ok(found) => found,
+        Err(why) => return vec![unread(&why)],
+    };
+    for record in found {
         let id = record.get("id").and_then(Value::as_str).unwrap_or_default();
         match EndpointFacts::read(&record) {
-            Ok(facts) => {
-                let set = vault.get.within(limit::STORE, (facts.secret.clone(),)).await.ok().flatten();
-                if set.is_none_or(|value| value.is_empty()) {
+            Ok(facts) => match vault.get.read(limit::STORE, (facts.secret.clone(),)).await {
+                Read::Known(set) if set.as_ref().is_none_or(|value| value.is_empty()) => {
                     checks.push(unset(&facts.secret, &format!("webhooks/{id}.md")));
                 }
-            }
+                Read::Known(_) => {}
+                Read::Unknown(why) => checks.push(Check::error(
+                    WHAT,
+                    format!("{}, which webhooks/{id}.md names, could not be read: {why}", facts.secret),
+                    "check the vault",
+                )),
+            },
             Err(why) => checks.push(Check::error(
                 WHAT,
                 format!("webhooks/{id}.md: {}", no_endpoint(&why)),

@@ -180,7 +180,7 @@ impl Links {
     /// The store cannot be read.
     pub async fn load(&self, store: &RecordStore) -> Result<(), Thrown> {
         let stored = self.collection(store).await?;
-        let records = stored.list.within(limit::STORE_SCAN, ()).await?;
+        let records = stored.list.read(limit::STORE_SCAN, ()).await.known()?;
         let mut known = self.known.lock();
         for link in records.iter().filter_map(Link::read) {
             known.entry(link.id.clone()).or_insert_with(|| Arc::new(link));
@@ -189,8 +189,9 @@ impl Links {
     }
 
     async fn collection(&self, store: &RecordStore) -> Result<&StoredCollection, Thrown> {
-        let open = || store.collection.within(limit::STORE, (COLLECTION.to_owned(), Default::default()));
-        self.stored.get_or_try_init(open).await
+        let asked = || (COLLECTION.to_owned(), Default::default());
+        let open = || async { store.collection.read(limit::STORE, asked()).await.known() };
+        Ok(self.stored.get_or_try_init(open).await?)
     }
 
     /// Creates and stores a link; the store receives no token.
@@ -354,7 +355,7 @@ mod tests {
             assert!(links.find(wrong).is_none(), "{wrong}");
         }
         let collection = links.collection(&store).await.unwrap();
-        let records = collection.list.within(limit::STORE, ()).await.unwrap();
+        let records = collection.list.read(limit::STORE, ()).await.known().unwrap();
         assert_eq!(records.len(), 1);
         assert!(!json!(records).to_string().contains(token));
         assert!(!format!("{made:?} {links:?}").contains(token));

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::owner::Owner;
+use ostler_contract::points::RecordStore;
+use ostler_contract::read::Read;
 use ostler_engine::Principal;
 use ostler_engine::sessions::InputChange;
 use ostler_protocol::grants::Grant;
@@ -28,6 +30,8 @@ use crate::log::one_line;
 pub(super) type Key = (String, String);
 
 /// Maximum number of requests that are followed.
+/// The pauses before the bots of a session are read again.
+const READ_AGAIN: &[Duration] = &[Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(10)];
 const MOST: usize = 1_000;
 /// The interval at which requests of ended sessions are removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
@@ -211,10 +215,28 @@ impl Notify {
         let automation =
             origin("automation").map(|name| uri::automation_id(&name).unwrap_or(&name).to_owned());
         let bots = match (self.rules().name_bots(), self.host.core.record_store()) {
-            (true, Some(store)) => ostler_plugin_bot::bots_of(store, session).await,
+            (true, Some(store)) => self.bots_of(store, session).await,
             _ => Vec::new(),
         };
         Some((Facts { owner: entry.owner.clone(), automation, bots }, origin("run")))
+    }
+
+    /// Reads the bots of a session. A message that a rule for a bot would send must not be lost to a store that is away
+    /// for a moment.
+    async fn bots_of(&self, store: &RecordStore, session: &str) -> Vec<String> {
+        for pause in READ_AGAIN {
+            if let Read::Known(bots) = ostler_plugin_bot::bots_of(store, session).await {
+                return bots;
+            }
+            tokio::time::sleep(*pause).await;
+        }
+        let bots = ostler_plugin_bot::bots_of(store, session).await;
+        bots.or_assume(Vec::new(), "the rules that name no bot still apply", |why| {
+            let log = &self.host.core.log;
+            log.warn(format_args!(
+                "{session}: its bots could not be read, so that rules for bots do not apply: {why}"
+            ));
+        })
     }
 
     /// Waits for a time, as long as the request waits and the rule is in force.

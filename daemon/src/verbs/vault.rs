@@ -149,7 +149,8 @@ pub async fn list(vault: &Vault, files: &ConfigFiles) -> Result<Answer, Exit> {
 
 /// Secret names, and names the configuration references that are not set.
 pub async fn rows(vault: &Vault, files: &ConfigFiles) -> Result<Vec<Secret>, Exit> {
-    let held = vault.list.within(limit::STORE, ()).await.map_err(|why| Exit::machine(why.message))?;
+    let held =
+        vault.list.read(limit::STORE, ()).await.known().map_err(|why| Exit::machine(why.to_string()))?;
     let mut rows: Vec<(String, bool, Vec<String>)> =
         held.into_iter().map(|name| (name, true, Vec::new())).collect();
     let of_plugins = files.config.plugins.iter().flatten().enumerate();

@@ -90,7 +90,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOu
     // Of two commands for the same id, the later one finds the endpoint of the first.
     let lock = endpoints.lock().await?;
     let collection = endpoints.collection(ENDPOINTS).await?;
-    if collection.get.within(limit::STORE, (id.clone(),)).await.map_err(machine)?.is_some() {
+    if collection.get.read(limit::STORE, (id.clone(),)).await.known().map_err(machine)?.is_some() {
         let fix = match &endpoints.database {
             Some(_) => {
                 format!("change its record in the database, or remove it with: ostler webhook rm {id}")

@@ -9,7 +9,7 @@ use crate::exit::Exit;
 
 pub(super) async fn list(endpoints: &Endpoints) -> Result<VerbOutput, Exit> {
     let mut records =
-        endpoints.collection(ENDPOINTS).await?.list.within(limit::STORE, ()).await.map_err(machine)?;
+        endpoints.collection(ENDPOINTS).await?.list.read(limit::STORE, ()).await.known().map_err(machine)?;
     records.sort_by_key(|record| id_of(record).to_owned());
     let deliveries = endpoints.collection(DELIVERIES).await?;
     let mut rows = Vec::new();

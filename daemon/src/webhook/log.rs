@@ -64,8 +64,8 @@ pub(super) async fn list_and_rows(
     collection: &StoredCollection,
     id: &str,
 ) -> Result<(Option<JsonObject>, Vec<JsonObject>), Exit> {
-    let list = collection.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)?;
-    let rows = collection.find.within(limit::STORE, (rows_of(id),)).await.map_err(machine)?;
+    let list = collection.get.read(limit::STORE, (id.to_owned(),)).await.known().map_err(machine)?;
+    let rows = collection.find.read(limit::STORE, (rows_of(id),)).await.known().map_err(machine)?;
     Ok((list, rows))
 }
 

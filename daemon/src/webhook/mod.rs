@@ -18,7 +18,7 @@ use std::sync::Arc;
 use clap::Subcommand;
 use ostler_contract::id::SLUG_RULE;
 use ostler_contract::points::{RecordStore, StoredCollection, Vault};
-use ostler_contract::{JsonObject, Slug, Thrown, Value, limit};
+use ostler_contract::{JsonObject, Slug, Value, limit};
 use ostler_plugin_postgres::Direct;
 use ostler_plugin_webhook::{BODIES, ENDPOINTS, bodies_options};
 use ostler_ports::{FileRecords, FileVault, Report, atomic};
@@ -189,7 +189,7 @@ impl Endpoints {
 
     async fn collection(&self, name: &str) -> Result<StoredCollection, Exit> {
         let options = if name == BODIES { bodies_options() } else { Default::default() };
-        self.records.collection.within(limit::STORE, (name.to_owned(), options)).await.map_err(machine)
+        self.records.collection.read(limit::STORE, (name.to_owned(), options)).await.known().map_err(machine)
     }
 
     /// Returns the record of an endpoint.
@@ -204,16 +204,18 @@ impl Endpoints {
     pub async fn find(&self, id: &str) -> Result<Result<JsonObject, String>, Exit> {
         slug(id)?;
         let collection = self.collection(ENDPOINTS).await?;
-        if let Some(held) = collection.get.within(limit::STORE, (id.to_owned(),)).await.map_err(machine)? {
+        if let Some(held) =
+            collection.get.read(limit::STORE, (id.to_owned(),)).await.known().map_err(machine)?
+        {
             return Ok(Ok(held));
         }
-        let all = collection.list.within(limit::STORE, ()).await.map_err(machine)?;
+        let all = collection.list.read(limit::STORE, ()).await.known().map_err(machine)?;
         let hint = did_you_mean(id, all.iter().filter_map(|record| record.get("id")?.as_str()));
         Ok(Err(format!("unknown endpoint {id}; list endpoints with: ostler webhook list{hint}")))
     }
 
     async fn secret(&self, name: &str) -> Result<Option<String>, Exit> {
-        self.vault.get.within(limit::STORE, (name.to_owned(),)).await.map_err(machine)
+        self.vault.get.read(limit::STORE, (name.to_owned(),)).await.known().map_err(machine)
     }
 }
 
@@ -224,6 +226,6 @@ fn slug(id: &str) -> Result<(), Exit> {
     }
 }
 
-fn machine(why: Thrown) -> Exit {
-    Exit::machine(why.message)
+fn machine(why: impl std::fmt::Display) -> Exit {
+    Exit::machine(why.to_string())
 }

@@ -33,7 +33,7 @@ pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<VerbOut
     let mut lines = vec![format!("Removed {id}; calls to it return 404.")];
     let mut removed = false;
     if let Some(name) = &secret {
-        let others = collection.list.within(limit::STORE, ()).await.map_err(machine)?;
+        let others = collection.list.read(limit::STORE, ()).await.known().map_err(machine)?;
         let shared = others.iter().any(|other| other.get("secret").and_then(Value::as_str) == Some(name));
         removed = !flags.keep_secret
             && !shared

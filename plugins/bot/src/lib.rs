@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ostler_contract::points::{Collection, CollectionOptions, RecordChange, RecordStore};
+use ostler_contract::read::Read;
 use ostler_contract::{Call, JsonObject, Options, Plugin, PluginHost, Thrown, Value, json, limit};
 
 use bots::Bots;
@@ -48,15 +49,20 @@ pub fn plugin() -> Plugin {
         }))
 }
 
-/// Returns the slugs of the bots of a session: those with a chat in it, and the one whose session it is. Empty if the
-/// store does not answer.
-pub async fn bots_of(records: &RecordStore, session: &str) -> Vec<String> {
-    let mut bots = Vec::new();
+/// Returns the slugs of the bots of a session: those with a chat in it, and the one whose session it is.
+pub async fn bots_of(records: &RecordStore, session: &str) -> Read<Vec<String>> {
+    let mut bots: Vec<String> = Vec::new();
     for (collection, options, field) in [(BOTS, bots_options(), "id"), (CHATS, Default::default(), "bot")] {
-        let opened = records.collection.within(limit::STORE, (collection.to_owned(), options)).await;
-        let Ok(opened) = opened else { continue };
-        let of_session = JsonObject::from_iter([("session".to_owned(), session.into())]);
-        let found = opened.find.within(limit::STORE, (of_session,)).await.unwrap_or_default();
+        let read = async {
+            let opened =
+                records.collection.read(limit::STORE, (collection.to_owned(), options)).await.known()?;
+            let of_session = JsonObject::from_iter([("session".to_owned(), session.into())]);
+            opened.find.read(limit::STORE, (of_session,)).await.known()
+        };
+        let found = match read.await {
+            Ok(found) => found,
+            Err(why) => return Read::Unknown(why),
+        };
         let slugs = found.iter().filter_map(|record| record.get(field)?.as_str());
         slugs.for_each(|slug| {
             if !bots.iter().any(|known| known == slug) {
@@ -64,7 +70,7 @@ pub async fn bots_of(records: &RecordStore, session: &str) -> Vec<String> {
             }
         });
     }
-    bots
+    Read::Known(bots)
 }
 
 /// Returns the options of the collection of bots. Their instructions are the long text, which users edit as Markdown.

@@ -14,6 +14,7 @@ use crate::callback;
 use crate::endpoint::Target;
 use crate::extras::Retry;
 use crate::host_connection::Waiting;
+use crate::read_at_last::read_at_last;
 use crate::reply::About;
 use crate::route::Webhook;
 use crate::turn::Ended;
@@ -118,7 +119,8 @@ impl Webhook {
 
     /// Continues the callbacks of an earlier start.
     pub(crate) async fn resume_callbacks(self: &Arc<Self>) {
-        for record in self.callbacks.records.list.call(()).await.unwrap_or_default() {
+        let list = || async { self.callbacks.records.list.call(()).await.into() };
+        for record in read_at_last(&self.host, "the callbacks of an earlier start", list).await {
             // A callback of a concurrent call is not from an earlier start.
             let Some(callback) = read(&record).filter(|callback| self.callbacks.take(callback)) else {
                 continue;
@@ -147,7 +149,8 @@ impl Webhook {
     }
 
     async fn may_still_go(&self, callback: &Callback) -> Option<Retry> {
-        let endpoint = self.endpoints.get(&callback.endpoint).await.ok()??;
+        let what = format!("{}, which has a callback of an earlier start,", crate::named(&callback.endpoint));
+        let endpoint = read_at_last(&self.host, &what, || self.endpoints.get(&callback.endpoint)).await?;
         let Target::Bot(target) = &endpoint.target else { return None };
         callback::checked(target.callback_prefix.as_ref()?, Some(&callback.url.to_string())).ok()?;
         endpoint.extras.retry

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler_contract::points::Collection;
-use ostler_contract::{JsonObject, Slug, Thrown};
+use ostler_contract::read::Read;
+use ostler_contract::{JsonObject, Slug};
 
 use crate::endpoint::Endpoint;
 
@@ -22,24 +23,28 @@ impl Endpoints {
     }
 
     /// Returns the valid endpoint of an id, if any.
-    pub async fn get(&self, id: &Slug) -> Result<Option<Arc<Endpoint>>, Thrown> {
-        let Some(record) = self.records.get.call((id.to_string(),)).await? else {
-            self.forget(id);
-            return Ok(None);
+    pub async fn get(&self, id: &Slug) -> Read<Option<Arc<Endpoint>>> {
+        let record = match self.records.get.call((id.to_string(),)).await.into() {
+            Read::Known(Some(record)) => record,
+            Read::Known(None) => {
+                self.forget(id);
+                return Read::Known(None);
+            }
+            Read::Unknown(why) => return Read::Unknown(why),
         };
         if let Some((before, endpoint)) = self.parsed().get(id)
             && *before == record
         {
-            return Ok(Some(endpoint.clone()));
+            return Read::Known(Some(endpoint.clone()));
         }
         // Others do not wait, because a long condition takes time.
         let Ok((endpoint, _)) = Endpoint::read(&record) else {
             self.forget(id);
-            return Ok(None);
+            return Read::Known(None);
         };
         let endpoint = Arc::new(endpoint);
         self.parsed().insert(id.clone(), (record, endpoint.clone()));
-        Ok(Some(endpoint))
+        Read::Known(Some(endpoint))
     }
 
     /// Releases the memory of an endpoint whose record was removed or became invalid.
@@ -83,12 +88,12 @@ mod tests {
         let invalid = json!({ "id": "deploy" }).as_object().cloned();
         for gone in [None, invalid] {
             record.lock().unwrap().clone_from(&valid);
-            let parsed = endpoints.get(&id).await.unwrap().unwrap();
-            let again = endpoints.get(&id).await.unwrap().unwrap();
+            let parsed = endpoints.get(&id).await.known().unwrap().unwrap();
+            let again = endpoints.get(&id).await.known().unwrap().unwrap();
             assert!(Arc::ptr_eq(&parsed, &again), "a record is parsed once");
             drop(again);
             *record.lock().unwrap() = gone;
-            assert!(endpoints.get(&id).await.unwrap().is_none());
+            assert!(endpoints.get(&id).await.known().unwrap().is_none());
             assert_eq!(Arc::strong_count(&parsed), 1);
         }
     }

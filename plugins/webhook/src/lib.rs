@@ -19,6 +19,7 @@ mod host_connection;
 mod id;
 mod limits;
 mod log_limit;
+mod read_at_last;
 pub mod recorded_calls;
 mod repeats;
 mod replay;
@@ -45,6 +46,7 @@ use endpoint::Endpoint;
 use endpoints::Endpoints;
 use host_connection::HostConnection;
 use limits::Limits;
+use read_at_last::read_at_last;
 use repeats::Repeats;
 use route::Webhook;
 use shared_store::SharedStore;
@@ -170,7 +172,8 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
 /// Continues what remained when the host ended: pending callbacks and queued turns.
 async fn resume(webhook: Arc<Webhook>) {
     webhook.resume_callbacks().await;
-    for chat in webhook.threads.chats().await.unwrap_or_default() {
+    let chats = || async { webhook.threads.chats().await.into() };
+    for chat in read_at_last(&webhook.host, "the chats of an earlier start", chats).await {
         webhook.connection.go_on(&chat).await;
     }
 }
@@ -200,7 +203,8 @@ fn report_edits(host: &PluginHost, records: &Collection, endpoints: Arc<Endpoint
     }),))?;
     let (host, list) = (host.clone(), records.list.clone());
     tokio::spawn(async move {
-        for record in list.call(()).await.unwrap_or_default() {
+        let records = || async { list.call(()).await.into() };
+        for record in read_at_last(&host, "the endpoints", records).await {
             let id = record.get("id").and_then(|id| id.as_str()).unwrap_or_default().to_owned();
             report(&host, &id, &record);
         }

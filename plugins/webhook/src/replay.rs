@@ -65,7 +65,7 @@ impl Webhook {
         })?;
         let of = stored.endpoint.clone();
         let endpoint = match Slug::parse(&of) {
-            Some(id) => self.endpoints.get(&id).await?,
+            Some(id) => self.endpoints.get(&id).await.known()?,
             None => None,
         };
         let endpoint = endpoint

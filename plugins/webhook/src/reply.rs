@@ -107,6 +107,8 @@ pub(crate) enum Refusal {
     NoBot(String),
     /// The rate limit is exceeded; contains when the next call is allowed.
     TooMany(Duration),
+    /// The record of the endpoint or its secret cannot be read.
+    Unread,
     /// The memory for bodies is in use.
     NoMemory,
     /// The endpoint's `when` cannot be evaluated.
@@ -125,7 +127,7 @@ impl Refusal {
             Self::NotUnderstood(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NoBot(_) => StatusCode::CONFLICT,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::NoMemory | Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unread | Self::NoMemory | Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
             Self::NoFilter => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -138,6 +140,7 @@ impl Refusal {
             Self::NotAdmitted => "The endpoint's secret is required as bearer token".to_owned(),
             Self::NotSigned(why) => (*why).to_owned(),
             Self::Bad(why) | Self::NotUnderstood(why) | Self::NoBot(why) => why.clone(),
+            Self::Unread => "The host cannot read this endpoint now; retry later".to_owned(),
             Self::NoMemory => "The host has no memory for this body now; retry later".to_owned(),
             Self::NoFilter => "The endpoint's filter failed; see the host's log".to_owned(),
             Self::NoRoom => "Too many calls wait for earlier ones; retry later".to_owned(),
@@ -151,7 +154,7 @@ impl Refusal {
         match self {
             Self::NotPost => Some((header::ALLOW, HeaderValue::from_static("POST"))),
             Self::NotAdmitted => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-            Self::NoMemory | Self::NoRoom => {
+            Self::Unread | Self::NoMemory | Self::NoRoom => {
                 Some((header::RETRY_AFTER, HeaderValue::from_static(http::RETRY_AFTER)))
             }
             Self::TooMany(wait) => Some((header::RETRY_AFTER, HeaderValue::from(seconds(*wait)))),
@@ -219,6 +222,7 @@ mod tests {
             (wait(0), 429, Some("retry-after: 0")),
             (wait(2000), 429, Some("retry-after: 2")),
             (wait(2001), 429, Some("retry-after: 3")),
+            (Refusal::Unread, 503, Some("retry-after: 5")),
             (Refusal::NoMemory, 503, Some("retry-after: 5")),
             (Refusal::NoRoom, 503, Some("retry-after: 5")),
             (Refusal::NoFilter, 500, None),

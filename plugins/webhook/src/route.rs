@@ -8,6 +8,8 @@ use futures::TryFutureExt as _;
 use futures::future::{Either, ready};
 use ostler_contract::bodies::LONG;
 use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri, header};
+use ostler_contract::problem;
+use ostler_contract::read::Read;
 use ostler_contract::{Bodies, PluginHost, Slug, Thrown, Value, json};
 
 use crate::callbacks::Callbacks;
@@ -94,8 +96,13 @@ impl Webhook {
         // Not an async function, whose future would contain the request twice.
         async move {
             let Some(id) = endpoint_id(call.head.uri.path()) else { return Ok(refused(Refusal::NoEndpoint)) };
-            let Some(endpoint) = self.endpoints.get(&id).await? else {
-                return Ok(refused(Refusal::NoEndpoint));
+            let endpoint = match self.endpoints.get(&id).await {
+                Read::Known(Some(endpoint)) => endpoint,
+                Read::Known(None) => return Ok(refused(Refusal::NoEndpoint)),
+                Read::Unknown(why) => {
+                    self.say_once_a_minute(&id, &format!("could not be read: {why}"));
+                    return Ok(refused(Refusal::Unread));
+                }
             };
             if method != Method::POST {
                 let asks = method == Method::OPTIONS && endpoint.extras.format == Some(Format::CloudEvents);
@@ -134,7 +141,7 @@ impl Webhook {
             return Box::pin(self.admit_signed(endpoint, scheme, head, body, bodies)).await;
         }
         let token = bearer(&head.headers).ok_or(Refusal::NotAdmitted)?;
-        let secret = self.secret(endpoint).await.ok_or(Refusal::NotAdmitted)?;
+        let secret = self.secret(endpoint).await?;
         match is_secret(token, &secret) {
             true => Ok(Unread::Not(body)),
             false => Err(Refusal::NotAdmitted),
@@ -150,7 +157,7 @@ impl Webhook {
         bodies: &Bodies,
     ) -> Result<Unread, Refusal> {
         let claim = scheme.claim(head).ok_or(Refusal::NotSigned(MISSING))?;
-        let secret = self.secret(endpoint).await.ok_or(Refusal::NotAdmitted)?;
+        let secret = self.secret(endpoint).await?;
         if scheme.admit(&claim, &secret, now()).map_err(Refusal::NotSigned)? == Proof::Sender {
             return Ok(Unread::Not(body));
         }
@@ -178,17 +185,23 @@ impl Webhook {
         }
     }
 
-    async fn secret(&self, endpoint: &Endpoint) -> Option<String> {
-        let why = match self.host.secret(endpoint.secret.clone(), None).await {
-            Ok(secret) if secret.is_empty() => format!("{} is empty", endpoint.secret),
-            Ok(secret) => match endpoint.unusable(&secret) {
-                Some(why) => format!("{} {why}", endpoint.secret),
-                None => return Some(secret),
+    /// Returns the endpoint's secret.
+    async fn secret(&self, endpoint: &Endpoint) -> Result<String, Refusal> {
+        let name = &endpoint.secret;
+        let read = Read::of_lookup(self.host.secret(name.clone(), None).await);
+        let (why, refusal) = match read {
+            Read::Known(Some(secret)) if secret.is_empty() => {
+                (format!("{name} is empty"), Refusal::NotAdmitted)
+            }
+            Read::Known(Some(secret)) => match endpoint.unusable(&secret) {
+                Some(why) => (format!("{name} {why}"), Refusal::NotAdmitted),
+                None => return Ok(secret),
             },
-            Err(why) => why.message,
+            Read::Known(None) => (problem::no_secret(name), Refusal::NotAdmitted),
+            Read::Unknown(why) => (format!("{name} could not be read: {why}"), Refusal::Unread),
         };
         self.say_once_a_minute(&endpoint.id, &format!("is unavailable: {why}"));
-        None
+        Err(refusal)
     }
 
     async fn answer(

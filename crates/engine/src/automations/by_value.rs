@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use ostler_contract::points::StoredCollection;
+use ostler_contract::read::{Read, Unknown};
 use ostler_contract::{JsonObject, Thrown, Value, json, limit};
 use ostler_protocol::uri;
 use ring::digest::{Context, SHA256};
@@ -23,9 +25,10 @@ const LONGEST_SHOWN: usize = 120;
 const ID_LENGTH: usize = 39;
 
 impl Automations {
-    async fn values(&self) -> Result<Option<&StoredCollection>, Thrown> {
+    async fn values(&self) -> Result<Option<&StoredCollection>, Unknown> {
         let Some(store) = self.core.record_store() else { return Ok(None) };
-        let open = || store.collection.within(limit::STORE, (COLLECTION.to_owned(), Default::default()));
+        let asked = || (COLLECTION.to_owned(), Default::default());
+        let open = || store.collection.read(limit::STORE, asked()).map(Read::known);
         self.values.get_or_try_init(open).await.map(Some)
     }
 
@@ -37,13 +40,12 @@ impl Automations {
         entry: &CatalogueEntry,
         order: &Order,
     ) -> Result<Option<Arc<SessionEntry>>, String> {
-        let failed =
-            |why: Thrown| format!("the session of this {} could not be read: {}", order.by, why.message);
+        let failed = |why: Unknown| format!("the session of this {} could not be read: {why}", order.by);
         let Some(values) = self.values().await.map_err(failed)? else { return Ok(None) };
-        let record = values.get.within(limit::STORE, (record_id(id, order),)).await.map_err(failed)?;
+        let record = values.get.read(limit::STORE, (record_id(id, order),)).await.known().map_err(failed)?;
         let session = record.as_ref().and_then(|record| uri::session_id(record.get("session")?.as_str()?));
         let Some(session) = session else { return Ok(None) };
-        let session = self.sessions.session(session).await.map_err(failed)?;
+        let session = self.sessions.session(session).await.known().map_err(failed)?;
         let Some(session) = session.filter(|session| !session.is_gone() && session.owner == entry.owner)
         else {
             return Ok(None);
@@ -95,7 +97,7 @@ impl Automations {
                 // A record that is replaced concurrently is not removed.
                 let _alone = automations.rewriting.lock().await;
                 let with = JsonObject::from_iter([(field.to_owned(), value.as_str().into())]);
-                for record in values.find.within(limit::STORE, (with,)).await? {
+                for record in values.find.read(limit::STORE, (with,)).await.known()? {
                     if let Some(id) = record.get("id").and_then(Value::as_str) {
                         values.remove.within(limit::STORE, (id.to_owned(),)).await?;
                     }

@@ -3,14 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use std::sync::Arc;
 
-use ostler_contract::points::{AutomationChange, AutomationStore, ChangeType, KeptAutomation, RunPage};
+use ostler_contract::points::{
+    AutomationChange, AutomationProgress, AutomationStore, ChangeType, KeptAutomation, RunPage,
+};
+use ostler_contract::read::{Read, Unknown};
 use ostler_contract::{JsonObject, Thrown, limit};
 use ostler_protocol::wire::actions::{AutomationRemovedAction, StateAction};
 use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationEntry, AutomationOperation,
     AutomationTriggerDefinition,
 };
-use ostler_protocol::{RpcError, Value, actions, names, uri};
+use ostler_protocol::{RpcError, Value, actions, json, names, uri};
 
 use super::Automations;
 use super::check::check;
@@ -168,14 +171,23 @@ fn entry_of(stored: KeptAutomation) -> CatalogueEntry {
     }
 }
 
+/// What the store has of an automation before it is listed.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// The newest page of its runs.
+    pub runs: RunPage,
+    /// The progress of its schedules.
+    pub progress: Option<AutomationProgress>,
+}
+
 impl Automations {
     /// Lists the automations of the store.
     pub(super) async fn list_stored(&self, store: &AutomationStore) -> Result<(), Thrown> {
-        for automation in store.list.within(limit::STORE_SCAN, ()).await? {
+        for automation in store.list.read(limit::STORE_SCAN, ()).await.known()? {
             let id = automation.id.clone();
-            let page = self.newest_runs(&id).await;
-            self.plan(&id, None, &automation.definition, &page.runs).await;
-            self.set(&id, entry_of(automation), page, None);
+            let history = self.history(&id).await?;
+            self.plan(&id, None, &automation.definition, &history).await;
+            self.set(&id, entry_of(automation), history.runs, None);
         }
         Ok(())
     }
@@ -190,39 +202,59 @@ impl Automations {
             return removed();
         }
         let Some(store) = self.core.automation_store() else { return };
-        match store.get.within(limit::STORE, (change.id.clone(),)).await {
-            Ok(Some(kept)) => self.keep_entry(kept, None).await,
-            Ok(None) => removed(),
-            Err(why) => self.core.log.warn(format_args!("automation {} could not be read: {why}", change.id)),
+        let read = || store.get.read(limit::STORE, (change.id.clone(),));
+        match self.read_at_last(&change.id, "definition", read, || !self.core.is_stopping()).await {
+            Some(Some(kept)) => {
+                if let Err(why) = self.list_entry(kept).await {
+                    // Its next event and its waiting runs ask for it again.
+                    self.core.log.warn(format_args!("automation {} is not listed: {why}", change.id));
+                }
+            }
+            Some(None) => removed(),
+            None => {}
         }
     }
 
-    /// Lists a definition as the store has it now.
+    /// Lists a definition of the store, with what the store has of its earlier runs if it is not listed yet.
+    ///
+    /// # Errors
+    /// These could not be read. Without them, a schedule would begin again, so that it is not listed.
+    pub(super) async fn list_entry(&self, kept: KeptAutomation) -> Result<(), Unknown> {
+        // An automation that could not be read before may already have runs.
+        let history = match self.entry(&kept.id) {
+            None => self.history(&kept.id).await?,
+            Some(_) => History::default(),
+        };
+        self.keep_with(kept, history, None).await;
+        Ok(())
+    }
+
+    /// Lists a definition as the store has it now: a new one, or a listed one that has changed.
     pub(super) async fn keep_entry(&self, kept: KeptAutomation, origin: Option<Origin>) {
+        self.keep_with(kept, History::default(), origin).await;
+    }
+
+    async fn keep_with(&self, kept: KeptAutomation, history: History, origin: Option<Origin>) {
         let id = kept.id.clone();
         let before = self.entry(&id);
         let before = before.as_ref().map(|before| &before.wire.definition);
-        // An automation that could not be read before may already have runs.
-        let page = match before {
-            None => self.newest_runs(&id).await,
-            Some(_) => RunPage::default(),
-        };
-        self.plan(&id, before, &kept.definition, &page.runs).await;
-        self.set(&id, entry_of(kept), page, origin);
+        self.plan(&id, before, &kept.definition, &history).await;
+        self.set(&id, entry_of(kept), history.runs, origin);
         if let Some(automations) = self.me() {
             automations.begin_waiting(&id);
         }
     }
 
-    /// Returns the newest page of runs of an automation that is about to be listed.
-    async fn newest_runs(&self, id: &str) -> RunPage {
-        let Some(store) = self.core.automation_store() else { return RunPage::default() };
-        let page = store.runs.within(limit::STORE, (id.to_owned(), None)).await.unwrap_or_else(|why| {
-            self.core.log.warn(format_args!("the runs of {id} could not be read: {why}"));
-            RunPage::default()
-        });
-        page.runs.iter().for_each(|run| self.remember_request(run));
-        page
+    /// Reads what the store has of an automation that is about to be listed.
+    async fn history(&self, id: &str) -> Result<History, Unknown> {
+        let Some(store) = self.core.automation_store() else { return Ok(History::default()) };
+        let runs = store.runs.read(limit::STORE, (id.to_owned(), None)).await.known()?;
+        let progress = match store.progress.as_ref().filter(|_| self.keeps_schedules()) {
+            Some(progress) => progress.read(limit::STORE, (id.to_owned(),)).await.known()?,
+            None => None,
+        };
+        runs.runs.iter().for_each(|run| self.remember_request(run));
+        Ok(History { runs, progress })
     }
 
     /// Applies an action that a client dispatched on the catalogue or on a run.
@@ -315,7 +347,7 @@ impl Automations {
         let store = self.core.automations_kept()?;
         let mut items = super::rule::definitions();
         items.extend(super::triggers::registered(self));
-        let stored = asked(store.triggers.within(limit::STORE, ())).await?;
+        let stored = asked(store.triggers.read(limit::STORE, ()).await)?;
         items.extend(stored);
         Ok(items)
     }
@@ -331,20 +363,21 @@ impl Automations {
         let unknown = || RpcError::session_not_found(none(automation));
         let id = uri::automation_id(automation).ok_or_else(unknown)?;
         self.entry(id).ok_or_else(unknown)?;
-        let page = asked(store.runs.within(limit::STORE, (id.to_owned(), cursor))).await?;
+        let page = asked(store.runs.read(limit::STORE, (id.to_owned(), cursor)).await)?;
         self.add_page(&self.core.fanout, id, page);
         Ok(())
     }
 }
 
 /// Returns the store's answer to a request; a timeout becomes an error that names the limit.
-pub(super) async fn asked<T>(answer: impl Future<Output = Result<T, Thrown>>) -> Result<T, RpcError> {
-    answer.await.map_err(|why| match why.is_timeout() {
+pub(super) fn asked<T>(answer: Read<T>) -> Result<T, RpcError> {
+    answer.known().map_err(|why| match why.0.is_timeout() {
         true => RpcError::internal(format!(
             "the automation store did not answer within {} seconds; check the plugin that registers it, then try again",
             limit::STORE.as_secs()
-        )),
-        false => why.into_rpc(),
+        ))
+        .with_data(json!({ "retryable": true })),
+        false => why.into(),
     })
 }
 

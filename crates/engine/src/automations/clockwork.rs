@@ -3,10 +3,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use super::catalogue::History;
 use ostler_contract::limit;
 use ostler_protocol::wire::state::{
-    AutomationDefinition, AutomationDefinitionPatch, AutomationRunOrigin, AutomationRunState,
-    AutomationTriggeredRunOrigin,
+    AutomationDefinition, AutomationDefinitionPatch, AutomationRunOrigin, AutomationTriggeredRunOrigin,
 };
 use tokio::time::sleep;
 
@@ -54,34 +54,23 @@ impl Automations {
             .is_some_and(|store| store.progress.is_some() && store.keep_progress.is_some())
     }
 
-    /// Plans an automation's schedules and stores their progress. `runs` are the newest runs of an automation that is
-    /// listed for the first time, otherwise empty.
+    /// Plans an automation's schedules and stores their progress. `history` is that of an automation that is listed for
+    /// the first time, otherwise empty.
     pub(super) async fn plan(
         &self,
         id: &str,
         before: Option<&AutomationDefinition>,
         definition: &AutomationDefinition,
-        runs: &[AutomationRunState],
+        history: &History,
     ) {
         if !self.keeps_schedules() {
             return;
         }
-        let progress = self.core.automation_store().and_then(|store| store.progress.as_ref());
-        let kept = match (before, progress) {
-            (None, Some(progress)) => {
-                progress.within(limit::STORE, (id.to_owned(),)).await.unwrap_or_else(|why| {
-                    self.core
-                        .log
-                        .warn(format_args!("the progress of the schedules of {id} could not be read: {why}"));
-                    None
-                })
-            }
-            _ => None,
-        };
+        let kept = &history.progress;
         let planned = {
             let mut plans = self.plans.lock();
             plans.set(id, before, definition, kept.as_ref(), self.core.clock.now());
-            for run in runs {
+            for run in &history.runs.runs {
                 // The host stopped after it stored the run and before it stored the progress.
                 if let AutomationRunOrigin::Trigger(origin) = &run.origin
                     && let Some(at) = origin.scheduled_for.as_ref().and_then(|at| at.parse().ok())

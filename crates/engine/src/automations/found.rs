@@ -2,6 +2,7 @@
 
 use ostler_contract::limit;
 use ostler_contract::points::{RunPage, RunQuery};
+use ostler_contract::read::Read;
 use ostler_protocol::run_list::{Run, RunFilter, RunList};
 use ostler_protocol::wire::state::{
     AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState, AutomationRunSummary,
@@ -54,9 +55,9 @@ impl Automations {
         };
         let store = self.core.automations_kept()?;
         let page = match (&store.find_runs, &query.automation) {
-            (Some(find), _) => asked(find.within(limit::STORE, (query.clone(),))).await?,
+            (Some(find), _) => asked(find.read(limit::STORE, (query.clone(),)).await)?,
             (None, Some(id)) => {
-                let page = asked(store.runs.within(limit::STORE, (id.clone(), query.cursor.clone()))).await?;
+                let page = asked(store.runs.read(limit::STORE, (id.clone(), query.cursor.clone())).await)?;
                 RunPage { runs: page.runs.into_iter().filter(|run| fits(run, &query)).collect(), ..page }
             }
             (None, None) => {
@@ -106,8 +107,11 @@ impl Automations {
     }
 
     /// Returns a run by its id with all its details.
-    pub async fn whole_run(&self, id: &str) -> Option<Run> {
-        let run = self.run_of_id(id).await?;
+    pub async fn whole_run(&self, id: &str) -> Read<Option<Run>> {
+        self.run_of_id(id).await.map(|run| run.map(|run| self.whole(run)))
+    }
+
+    fn whole(&self, run: AutomationRunState) -> Run {
         let summary = AutomationRunSummary {
             resource: run.resource,
             automation: run.automation,
@@ -118,15 +122,15 @@ impl Automations {
             lifecycle: run.lifecycle,
         };
         let error = times(&summary.lifecycle).2.map(str::to_owned);
-        Some(Run { error, sessions: Some(run.sessions), ..self.listed_run(&summary) })
+        Run { error, sessions: Some(run.sessions), ..self.listed_run(&summary) }
     }
 
     /// Returns the current state of a run by its id.
-    async fn run_of_id(&self, id: &str) -> Option<AutomationRunState> {
+    async fn run_of_id(&self, id: &str) -> Read<Option<AutomationRunState>> {
         let run = uri::automation_run(id);
         let open = self.runs.lock().state_of(&run).cloned();
         match open {
-            Some(run) => Some(run),
+            Some(run) => Read::Known(Some(run)),
             None => self.kept_run(&run).await,
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ostler_contract::limit;
 use ostler_contract::points::RunPage;
+use ostler_contract::read::Read;
 use ostler_protocol::wire::actions::{AutomationSetAction, StateAction};
 use ostler_protocol::wire::state::{AutomationEntry, AutomationRunSummary};
 use ostler_protocol::{Version, uri};
@@ -196,9 +197,11 @@ impl Automations {
         if self.with_listed(id, |listed| listed.crowded) != Some(true) {
             return;
         }
-        match store.runs.within(limit::STORE, (id.to_owned(), None)).await {
-            Ok(page) => drop(self.with_listed(id, |listed| listed.cut(&page))),
-            Err(why) => self.core.log.warn(format_args!("the runs of {id} could not be read: {why}")),
+        match store.runs.read(limit::STORE, (id.to_owned(), None)).await {
+            Read::Known(page) => drop(self.with_listed(id, |listed| listed.cut(&page))),
+            Read::Unknown(why) => {
+                self.core.log.warn(format_args!("the runs of {id} could not be read: {why}"))
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::points::{AutomationChange, AutomationStore};
+use ostler_contract::read::Read;
 use ostler_contract::{HostFunction, Thrown, limit};
 
 use super::Automations;
@@ -18,6 +19,32 @@ fn pauses() -> impl Iterator<Item = Duration> {
 }
 
 impl Automations {
+    /// Reads something of an automation until it is known; `None` once it is no longer `wanted`.
+    pub(super) async fn read_at_last<T, F: Future<Output = Read<T>>>(
+        &self,
+        id: &str,
+        what: &str,
+        read: impl Fn() -> F,
+        wanted: impl Fn() -> bool,
+    ) -> Option<T> {
+        for pause in pauses() {
+            match read().await {
+                Read::Known(stored) => return Some(stored),
+                Read::Unknown(why) => {
+                    let log = &self.core.log;
+                    log.warn(format_args!(
+                        "the {what} of automation {id} could not be read: {why}; trying again"
+                    ));
+                }
+            }
+            tokio::time::sleep(pause).await;
+            if !wanted() {
+                return None;
+            }
+        }
+        None
+    }
+
     /// Reads the automations of the store, watches it for edits, and resumes the runs that a stop left unfinished. A
     /// store that fails is retried in the background: no run resumes before its automation is known.
     pub(crate) async fn load_automations(self: Arc<Self>) {
@@ -128,8 +155,8 @@ impl Automations {
             return Ok(());
         }
         let Some(store) = self.core.automation_store() else { return Ok(()) };
-        match store.get.within(limit::STORE, (id.to_owned(),)).await? {
-            Some(kept) => self.keep_entry(kept, None).await,
+        match store.get.read(limit::STORE, (id.to_owned(),)).await.known()? {
+            Some(kept) => self.list_entry(kept).await?,
             None => {
                 let waiting = self.runs.lock().lanes.get_mut(id).map(|lane| lane.take_waiting());
                 for run in waiting.into_iter().flatten() {

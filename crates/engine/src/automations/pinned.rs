@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ostler_contract::limit;
+use ostler_contract::read::Read;
 use ostler_protocol::wire::state::AutomationDefinitionPatch;
 
 use super::Automations;
@@ -11,9 +12,11 @@ use crate::sessions::SessionEntry;
 
 impl Automations {
     /// Loads the session an automation is pinned to.
-    pub(super) async fn load_pinned(&self, settings: &AutomationSettings) -> Option<Arc<SessionEntry>> {
-        let session = settings.pinned.then_some(settings.pinned_session.as_ref()).flatten()?;
-        self.sessions.session_at(session).await
+    pub(super) async fn load_pinned(&self, settings: &AutomationSettings) -> Read<Option<Arc<SessionEntry>>> {
+        match settings.pinned_session.as_ref().filter(|_| settings.pinned) {
+            Some(session) => self.sessions.session_at(session).await,
+            None => Read::Known(None),
+        }
     }
 
     /// Returns the session an automation is pinned to, if it still exists and is in memory.

@@ -28,7 +28,7 @@ impl Automations {
         }
         let unfinished = self.core.automation_store().and_then(|store| store.unfinished.clone());
         let mut open = match unfinished {
-            Some(unfinished) => unfinished.within(limit::STORE_SCAN, ()).await?,
+            Some(unfinished) => unfinished.read(limit::STORE_SCAN, ()).await.known()?,
             None => Vec::new(),
         };
         let early = self.runs.lock().early.take().unwrap_or_default();

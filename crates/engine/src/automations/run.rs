@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_automation_run};
 use ostler_contract::events::TurnStatus;
+use ostler_contract::read::Read;
 use ostler_contract::{JsonObject, Thrown, limit};
 use ostler_protocol::wire::actions::{
     AutomationRunLifecycleChangedAction, AutomationRunSessionRemovedAction, StateAction,
@@ -258,7 +259,7 @@ impl Automations {
         let settings = &entry.settings;
         let key = (id.to_owned(), request.to_owned());
         // Loads the pinned session first; it is looked up again below, under the lock on requests.
-        let _held = self.load_pinned(settings).await;
+        let _held = self.load_pinned(settings).await.known()?;
         let run = {
             let mut requests = self.requests.lock();
             if let Some(run) = requests.get(&key) {
@@ -529,12 +530,14 @@ impl Automations {
     }
 
     /// Returns a run from the store.
-    pub(crate) async fn kept_run(&self, run: &str) -> Option<AutomationRunState> {
+    pub(crate) async fn kept_run(&self, run: &str) -> Read<Option<AutomationRunState>> {
         // The store may not have its end yet, and subscribers receive no further action.
         if let Some(ended) = self.runs.lock().ended.get(run) {
-            return Some(ended.clone());
+            return Read::Known(Some(ended.clone()));
         }
-        let store = self.core.automation_store()?;
-        store.run_of.within(limit::STORE, (run.to_owned(),)).await.ok().flatten()
+        match self.core.automation_store() {
+            Some(store) => store.run_of.read(limit::STORE, (run.to_owned(),)).await,
+            None => Read::Known(None),
+        }
     }
 }

@@ -158,14 +158,14 @@ impl Automations {
     async fn show_runs_of(&self, id: &str) -> Result<(), Thrown> {
         let Some(store) = self.core.automation_store() else { return Ok(()) };
         for run in self.followed_of(id) {
-            if let Some(run) = store.run_of.within(limit::STORE, (run,)).await? {
+            if let Some(run) = store.run_of.read(limit::STORE, (run,)).await.known()? {
                 self.show_followed(&run);
             }
         }
         if self.owns_runs_of(id) || self.entry(id).is_none() {
             return Ok(());
         }
-        let page = store.runs.within(limit::STORE, (id.to_owned(), None)).await?;
+        let page = store.runs.read(limit::STORE, (id.to_owned(), None)).await.known()?;
         for summary in self.list_page(id, &page) {
             self.core.feeds.runs.put(|| Arc::new(summary));
         }

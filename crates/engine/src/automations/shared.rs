@@ -320,11 +320,14 @@ impl Automations {
         let entry = self.entry(&id);
         let limits_runs = entry.as_ref().is_some_and(|entry| most_runs(&entry.wire.definition).is_some());
         let progress = self.core.automation_store().and_then(|store| store.progress.clone());
-        if let Some(progress) = progress.filter(|_| limits_runs)
-            && let Ok(Some(progress)) = progress.within(limit::STORE, (id.clone(),)).await
-            && let Some(count) = progress.run_count
-        {
-            self.plans.lock().set_count(&id, count);
+        if let Some(progress) = progress.filter(|_| limits_runs) {
+            // Without its count, it would run more often than it may.
+            let is_owned = || self.shared.state.lock().owned.contains(&id);
+            let read = || progress.read(limit::STORE, (id.clone(),));
+            let Some(stored) = self.read_at_last(&id, "progress", read, is_owned).await else { return };
+            if let Some(count) = stored.and_then(|progress| progress.run_count) {
+                self.plans.lock().set_count(&id, count);
+            }
         }
         if !woken.is_empty() {
             self.runs.lock().lanes.entry(id.clone()).or_default().set_woken(&woken, Instant::now());
@@ -340,8 +343,8 @@ impl Automations {
             return Ok(());
         }
         let Some(store) = self.core.automation_store() else { return Ok(()) };
-        if let Some(kept) = store.get.within(limit::STORE, (id.to_owned(),)).await? {
-            self.keep_entry(kept, None).await;
+        if let Some(kept) = store.get.read(limit::STORE, (id.to_owned(),)).await.known()? {
+            self.list_entry(kept).await?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ostler_contract::events::Event;
 use ostler_contract::owner::Owner;
+use ostler_contract::read::Unknown;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::actions::{
     AutomationRunPrimarySessionChangedAction, AutomationRunSessionRemovedAction,
@@ -38,6 +39,11 @@ fn has_no_chat(session: &SessionEntry, why: &str) -> bool {
     session.is_gone() || why == SESSION_ENDED || why == NO_SUCH_CHAT
 }
 
+/// Why a run cannot start whose session could not be read.
+fn unread(why: &Unknown) -> String {
+    format!("its session could not be read: {why}")
+}
+
 impl Automations {
     /// Begins a run. A run that cannot start fails.
     pub(super) async fn begin_run(self: &Arc<Self>, resource: &str) {
@@ -63,10 +69,10 @@ impl Automations {
         let continued = match &order {
             Some(order) => self.session_of_value(id, &entry, order).await?,
             None if settings.pinned => {
-                let _held = self.load_pinned(settings).await;
+                let _held = self.load_pinned(settings).await.known().map_err(|why| unread(&why))?;
                 self.own_pinned(settings, entry.owner.as_deref())?
             }
-            None => self.session_to_resume(&entry, run).await,
+            None => self.session_to_resume(&entry, run).await?,
         };
         let model = definition.session.model.clone().or(definition.message.model.clone());
         let provider = match (&continued, &definition.session.provider) {
@@ -166,12 +172,13 @@ impl Automations {
         &self,
         entry: &CatalogueEntry,
         run: &AutomationRunState,
-    ) -> Option<Arc<SessionEntry>> {
-        let session = run.primary_session.as_ref()?;
+    ) -> Result<Option<Arc<SessionEntry>>, String> {
+        let Some(session) = run.primary_session.as_ref() else { return Ok(None) };
         // Another host may have it.
-        let session = self.sessions.session_at(session).await?;
-        let usable = !session.is_gone() && session.owner == entry.owner;
-        (usable && self.sessions.can_continue(&session).await).then_some(session)
+        let session = self.sessions.session_at(session).await.known().map_err(|why| unread(&why))?;
+        let usable = |session: &Arc<SessionEntry>| !session.is_gone() && session.owner == entry.owner;
+        let Some(session) = session.filter(usable) else { return Ok(None) };
+        Ok(self.sessions.can_continue(&session).await.then_some(session))
     }
 
     /// Removes a session from a run whose turn cannot begin there.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ostler_contract::events::TurnStatus;
+use ostler_contract::read::Read;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::{AutomationDefinition, AutomationTrigger};
@@ -217,7 +218,8 @@ impl Automations {
                 // The parent is asleep, but rules may still need its events.
                 let automations = self.clone();
                 tasks::spawn(async move {
-                    if let Some(parent) = automations.sessions.session_at(&parent).await {
+                    // A failure is logged where it happened; no rule fires for a parent that cannot be read.
+                    if let Read::Known(Some(parent)) = automations.sessions.session_at(&parent).await {
                         automations.child_quiet(parent, &session.uri);
                     }
                 });

@@ -1,8 +1,9 @@
 //! Errors that several places return.
 
+use ostler_contract::read::Unknown;
 use ostler_protocol::nearest::did_you_mean;
 use ostler_protocol::uri::Channel;
-use ostler_protocol::{RpcError, Value};
+use ostler_protocol::{RpcError, Value, json};
 
 use crate::core::shared::Core;
 
@@ -26,6 +27,12 @@ pub(crate) const FOLDERS_IN_USE: &str = "TurnInProgress: folders cannot be chang
 pub(crate) const NOT_MOVED: &str = "the chat could not be stored, so it was not moved";
 /// An action without a name.
 pub(crate) const NO_ACTION_TYPE: &str = "an action needs a type";
+
+/// The store could not say what it has of a channel. The request can be repeated.
+pub(crate) fn unread(spelled: &str, why: &Unknown) -> RpcError {
+    RpcError::internal(format!("{spelled} could not be read from the store, try again: {why}"))
+        .with_data(json!({ "retryable": true }))
+}
 
 /// No memory is available for answers.
 pub(crate) fn no_memory() -> RpcError {

@@ -33,7 +33,9 @@ impl Front {
     /// Returns the rows for the typed text, if any.
     pub(crate) async fn complete(self: &Arc<Self>, params: c::CompletionsParams) -> c::CompletionsResult {
         let none = c::CompletionsResult { items: Vec::new() };
-        let Some((entry, _)) = self.sessions.located(&params.channel).await else {
+        let located = self.sessions.located(&params.channel).await;
+        let Some((entry, _)) = located.or_assume(None, "they are asked for again at the next key", |_| {})
+        else {
             return none;
         };
         if params.kind != c::CompletionItemKind::UserMessage {

@@ -61,7 +61,7 @@ impl PluginHostCalls {
             // During loading, the vault is the one from which options are read.
             None => caller.vault.as_ref(),
         };
-        let vault = vault.ok_or_else(|| Thrown::new(problem::no_vault(name)))?;
+        let vault = vault.ok_or_else(|| Thrown::from(RpcError::not_found(problem::no_vault(name))))?;
         Ok(vault.get.within(limit::STORE, (name.to_owned(),)))
     }
 }
@@ -193,7 +193,11 @@ impl HostCalls for PluginHostCalls {
     fn secret(&self, caller: &Caller, name: String, scope: Option<SecretScope>) -> Pending<String> {
         match self.begin_secret(caller, &name, scope.as_ref()) {
             Ok(value) => {
-                Box::pin(async move { value.await?.ok_or_else(|| Thrown::new(problem::no_secret(&name))) })
+                // The code tells a plugin an absent secret from a vault that cannot be read.
+                Box::pin(async move {
+                    let absent = || Thrown::from(RpcError::not_found(problem::no_secret(&name)));
+                    value.await?.ok_or_else(absent)
+                })
             }
             Err(why) => ready(Err(why)),
         }
@@ -319,7 +323,7 @@ impl HostCalls for PluginHostCalls {
 /// session's data if it does not exist.
 async fn session_of(front: &Front, uri: &str) -> Result<Option<Arc<SessionEntry>>, Thrown> {
     let Some(id) = ostler_protocol::uri::session_id(uri) else { return Ok(None) };
-    match front.sessions.session(id).await?.filter(|entry| !entry.is_gone()) {
+    match front.sessions.session(id).await.known()?.filter(|entry| !entry.is_gone()) {
         None if front.core.is_stopping() => Err(Thrown::new(STOPPING)),
         found => Ok(found),
     }

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use ostler_contract::points::NamedMethod;
+use ostler_contract::read::{Read, Unknown};
 use ostler_contract::registry::Owned;
-use ostler_contract::{Charge, JsonObject, Thrown, Value};
+use ostler_contract::{Charge, JsonObject, Value};
 use ostler_protocol::commands::{Command, DispatchAction};
 use ostler_protocol::message::Params;
 use ostler_protocol::uri::{self, SessionOf};
@@ -20,6 +21,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::{Instrument, Span};
 
+use crate::core::refusals::unread;
 use crate::core::responder::Responder;
 use crate::core::tasks;
 use crate::front::Front;
@@ -49,13 +51,16 @@ pub(super) enum Work {
 pub(super) struct Prepared {
     /// The sessions of the message, which stay in memory as long as this exists.
     _held: Vec<Arc<SessionEntry>>,
-    /// Why it is unknown whether the id of a new session is taken.
-    pub unknown: Option<Thrown>,
+    /// Why it is unknown what the store has of the message's sessions.
+    pub unknown: Option<Unknown>,
 }
 
 impl Prepared {
-    fn of(held: Vec<Arc<SessionEntry>>) -> Self {
-        Self { _held: held, unknown: None }
+    fn of(held: Read<Vec<Arc<SessionEntry>>>) -> Self {
+        match held {
+            Read::Known(held) => Self { _held: held, unknown: None },
+            Read::Unknown(why) => Self { _held: Vec::new(), unknown: Some(why) },
+        }
     }
 }
 
@@ -380,7 +385,7 @@ impl Connection {
         };
         let at_hand: Result<Vec<_>, _> = channels.iter().map(|channel| sessions.at_hand(channel)).collect();
         if let Ok(held) = at_hand {
-            return Ok(Prepared::of(held.into_iter().flatten().collect()));
+            return Ok(Prepared::of(Read::Known(held.into_iter().flatten().collect())));
         }
         let channels: Vec<String> = channels.into_iter().map(str::to_owned).collect();
         let sessions = sessions.clone();
@@ -398,12 +403,8 @@ impl Connection {
             return Ok(Prepared::default());
         };
         let (sessions, id) = (sessions.clone(), id.to_owned());
-        let asked = async move {
-            match sessions.session(&id).await {
-                Ok(taken) => Prepared::of(taken.into_iter().collect()),
-                Err(why) => Prepared { _held: Vec::new(), unknown: Some(why) },
-            }
-        };
+        let asked =
+            async move { Prepared::of(sessions.session(&id).await.map(|taken| taken.into_iter().collect())) };
         Err(Box::pin(asked.instrument(span.clone())))
     }
 
@@ -426,12 +427,24 @@ impl Connection {
     fn perform(self: &Arc<Self>, work: Work, prepared: Prepared) {
         match work {
             Work::Command { command, responder, span } => {
+                // The one that creates a session says it in its own words.
+                if let Some(why) = prepared.unknown.as_ref().filter(|_| subject(&command).created().is_none())
+                {
+                    let channel = subject(&command).loaded.first().copied().unwrap_or_default();
+                    return responder.fail(unread(channel, why));
+                }
                 span.in_scope(|| self.handle(command, prepared, responder));
             }
             Work::Plugin { command, params, responder } => {
                 self.handle_plugin_command(command, &params, responder);
             }
-            Work::Dispatch { dispatch, length } => self.handle_dispatch(dispatch, length),
+            Work::Dispatch { dispatch, length } => {
+                if let Some(why) = &prepared.unknown {
+                    let why = unread(&dispatch.channel, why).message;
+                    return self.refuse_dispatch(&dispatch, &why);
+                }
+                self.handle_dispatch(dispatch, length);
+            }
             Work::Unsubscribe { channel } => self.handle_unsubscribe(&channel),
         }
     }

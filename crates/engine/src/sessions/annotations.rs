@@ -88,8 +88,8 @@ impl Actor {
         self.annotations = Annotations::Reading(vec![posted]);
         let (id, mailbox) = (self.entry.id.clone(), self.mailbox.clone());
         tasks::spawn(async move {
-            let stored = read.within(limit::STORE, (id,)).await;
-            let outcome = stored.and_then(|stored| {
+            let stored = read.read(limit::STORE, (id,)).await;
+            let outcome = stored.known().map_err(Thrown::from).and_then(|stored| {
                 let annotations = stored.into_iter().map(serde_json::from_value).collect::<Result<_, _>>();
                 annotations
                     .map(|annotations| AnnotationsState { annotations })

@@ -4,6 +4,7 @@
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
 use ostler_contract::points::{KeptAttachment, ResourceContent, SessionStore};
+use ostler_contract::read::Read;
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::message::MAX_FRAME;
 use ostler_protocol::wire::commands::ContentEncoding;
@@ -36,9 +37,10 @@ impl Sessions {
         let id = uri::attachment_id(named).ok_or_else(unknown)?.to_owned();
         let read = self.attachment_store().and_then(|store| store.attachment.as_ref()).ok_or_else(unknown)?;
         let kept = read
-            .within(limit::STORE, (id,))
+            .read(limit::STORE, (id,))
             .await
-            .map_err(|why| RpcError::internal(format!("{named} could not be read: {}", why.message)))?;
+            .known()
+            .map_err(|why| RpcError::internal(format!("{named} could not be read: {why}")))?;
         kept.ok_or_else(unknown)
     }
 }
@@ -72,7 +74,7 @@ impl Sessions {
             let _charge = self.resources.room(size_of_attachment(id)).await?;
             return Ok(content_of(self.read_attachment(uri).await?));
         }
-        let entry = self.session_at(session).await;
+        let entry = self.session_at(session).await.known()?;
         if let Some(entry) = &entry
             && let Some(content) = self.content_of_client(entry, uri).await
         {
@@ -148,11 +150,13 @@ impl Sessions {
             if entry.is_gone() {
                 return false;
             }
-            let moved = match read.within(limit::STORE, (id.to_owned(),)).await {
-                Ok(Some(kept)) => set.within(limit::STORE, (entry.id.clone(), id.to_owned(), kept)).await,
+            let moved = match read.read(limit::STORE, (id.to_owned(),)).await {
+                Read::Known(Some(kept)) => {
+                    set.within(limit::STORE, (entry.id.clone(), id.to_owned(), kept)).await
+                }
                 // A message may refer to an attachment that no longer exists.
-                Ok(None) => Ok(()),
-                Err(why) => Err(why),
+                Read::Known(None) => Ok(()),
+                Read::Unknown(why) => Err(why.into()),
             };
             if let Err(why) = moved {
                 self.core

@@ -7,11 +7,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use ostler_contract::cluster::SessionElsewhere;
 use ostler_contract::points::{KeptChat, SessionStore, StoredSession};
+use ostler_contract::read::{Read, Unknown};
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::uri::{self, Channel, SessionOf};
 
@@ -21,6 +23,10 @@ use super::ownership::RowChange;
 use super::{Place, Resting, SessionEntry, Sessions};
 use crate::core::refusals::LOST_LEASE;
 use crate::core::tasks;
+
+/// The first and the longest pause after the store failed at the start. The time doubles in between.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Only the store can tell which session a channel belongs to.
 #[derive(Debug, Clone, Copy)]
@@ -129,28 +135,28 @@ impl Sessions {
         };
         if store.reads_on_demand() {
             let count = match &store.count {
-                Some(count) => count.within(limit::STORE, ()).await,
-                None => store.sessions.within(limit::STORE, ()).await.map(|ids| ids.len() as u64),
+                Some(count) => count.read(limit::STORE, ()).await,
+                None => store.sessions.read(limit::STORE, ()).await.map(|ids| ids.len() as u64),
             };
             match count {
-                Ok(count) => {
+                Read::Known(count) => {
                     self.counts
                         .total
                         .fetch_add(usize::try_from(count).unwrap_or(usize::MAX), Ordering::AcqRel);
                     self.counts.counted.store(true, Ordering::Release);
                 }
-                Err(why) => {
+                Read::Unknown(why) => {
                     self.core.log.warn(format_args!("the sessions of the store could not be counted: {why}"))
                 }
             }
             let drafts = match &store.drafts {
-                Some(drafts) => drafts.within(limit::STORE, ()).await,
-                None => Ok(Vec::new()),
+                Some(drafts) => drafts.read(limit::STORE, ()).await,
+                None => Read::Known(Vec::new()),
             };
-            let drafts = drafts.unwrap_or_else(|why| {
-                self.core.log.warn(format_args!("the drafts of the store could not be read: {why}"));
-                Vec::new()
-            });
+            let drafts =
+                drafts.or_assume(Vec::new(), "what they left is repaired at the next start", |why| {
+                    self.core.log.warn(format_args!("the drafts of the store could not be read: {why}"));
+                });
             let mut drafts = self.claimed_drafts(drafts).await;
             let trees = self.load_detached(store, &mut drafts).await;
             let undone = self.undo_unfinished(store, &drafts).await;
@@ -159,39 +165,48 @@ impl Sessions {
             });
             finish_moves(&self.core, store, &drafts).await;
             for id in drafts {
-                self.session_or_log(&id).await;
+                // A failure is logged, and the next client of the session reads it again.
+                let _loaded = self.session_here(&id).await;
             }
             self.drafts_loaded();
             return;
         }
-        let mut rows = rows_of(store).await;
-        let being_made = rows.iter().flatten().filter(|stored| is_no_session(&stored.session));
+        let mut pause = FIRST_PAUSE;
+        // A session that is not known now would be absent as long as the host runs, and its URI could be taken.
+        while let Err(why) = self.open_all(store).await {
+            self.core
+                .log
+                .warn(format_args!("the sessions of the store could not be read: {why}; trying again"));
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        self.counts.total.store(self.in_memory.entries.read().len(), Ordering::Release);
+        self.in_memory.whole.store(true, Ordering::Release);
+        self.drafts_loaded();
+    }
+
+    /// Loads all sessions of a store that does not support reads on demand.
+    async fn open_all(&self, store: &SessionStore) -> Result<(), Thrown> {
+        let mut rows = rows_of(store).await?;
+        let being_made = rows.iter().filter(|stored| is_no_session(&stored.session));
         let mut being_made: Vec<_> = being_made.map(|stored| stored.id.clone()).collect();
         self.load_detached(store, &mut being_made).await;
         if !being_made.is_empty() {
             self.undo_unfinished(store, &being_made).await;
             finish_moves(&self.core, store, &being_made).await;
-            rows = rows_of(store).await;
+            rows = rows_of(store).await?;
         }
         let generation = self.generation();
-        match rows {
-            Ok(rows) => {
-                for mut stored in rows.into_iter().filter(|stored| !is_no_session(&stored.session)) {
-                    let chats = self.chats_in(store, &mut stored).await;
-                    self.take_in(
-                        Arc::new(entry_of(&stored.id, stored.session, stored.flags, Resting::Asleep)),
-                        &chats,
-                        generation,
-                    );
-                }
-            }
-            Err(why) => {
-                self.core.log.warn(format_args!("the sessions of the store could not be read: {why}"))
-            }
+        rows.retain(|stored| !is_no_session(&stored.session));
+        for stored in &mut rows {
+            // A session without its chats would overwrite them.
+            stored.chats = Some(chats_of(store, stored).await.known()?);
         }
-        self.counts.total.store(self.in_memory.entries.read().len(), Ordering::Release);
-        self.in_memory.whole.store(true, Ordering::Release);
-        self.drafts_loaded();
+        for StoredSession { id, session, flags, chats } in rows {
+            let entry = entry_of(&id, session, flags, Resting::Asleep);
+            self.take_in(Arc::new(entry), &chats.unwrap_or_default(), generation);
+        }
+        Ok(())
     }
 
     /// Claims the drafts of the store that no other host of a cluster owns, and returns those.
@@ -210,17 +225,18 @@ impl Sessions {
 
     /// Returns the stored chats of a session for a list; none if they cannot be read.
     pub(super) async fn chats_in(&self, store: &SessionStore, stored: &mut StoredSession) -> Vec<KeptChat> {
-        chats_of(store, stored).await.unwrap_or_else(|why| {
+        let chats = chats_of(store, stored).await;
+        chats.or_assume(Vec::new(), "the list still has the session, with what is known of it", |why| {
             self.core.log.warn(format_args!("{}: its chats could not be read: {why}", stored.id));
-            Vec::new()
         })
     }
 
     /// Returns the session with an id, from memory or from the store.
-    ///
-    /// # Errors
-    /// The error of the store.
-    pub async fn session(&self, id: &str) -> Result<Option<Arc<SessionEntry>>, Thrown> {
+    pub async fn session(&self, id: &str) -> Read<Option<Arc<SessionEntry>>> {
+        self.load_session(id).await.into()
+    }
+
+    async fn load_session(&self, id: &str) -> Result<Option<Arc<SessionEntry>>, Thrown> {
         if let Some(entry) = self.get(id) {
             return Ok(Some(entry));
         }
@@ -257,18 +273,23 @@ impl Sessions {
     }
 
     /// Returns the session that a URI names, regardless of its scheme, from memory or from the store.
-    pub async fn session_at(&self, uri: &str) -> Option<Arc<SessionEntry>> {
-        self.session_or_log(uri::session_id(uri)?).await
+    pub async fn session_at(&self, uri: &str) -> Read<Option<Arc<SessionEntry>>> {
+        match uri::session_id(uri) {
+            Some(id) => self.session_here(id).await,
+            None => Read::Known(None),
+        }
     }
 
-    pub(super) async fn session_or_log(&self, id: &str) -> Option<Arc<SessionEntry>> {
-        self.session(id).await.unwrap_or_else(|why| {
-            if SessionElsewhere::is(&why) {
-                return None;
+    /// Returns the session with an id, from memory or from the store; none if another host serves it.
+    pub(crate) async fn session_here(&self, id: &str) -> Read<Option<Arc<SessionEntry>>> {
+        match self.session(id).await {
+            Read::Unknown(why) if SessionElsewhere::is(&why.0) => Read::Known(None),
+            Read::Unknown(why) => {
+                self.core.log.warn(format_args!("{id}: the session could not be read from the store: {why}"));
+                Read::Unknown(why)
             }
-            self.core.log.warn(format_args!("{id}: the session could not be read from the store: {why}"));
-            None
-        })
+            known => known,
+        }
     }
 
     /// Returns the session that a channel belongs to, if that session is in memory, or `None` if the channel belongs to
@@ -290,68 +311,81 @@ impl Sessions {
     }
 
     /// Loads the session that a channel belongs to. It stays in memory while the returned reference is held.
-    pub(crate) async fn load_channel(&self, spelled: &str) -> Option<Arc<SessionEntry>> {
+    pub(crate) async fn load_channel(&self, spelled: &str) -> Read<Option<Arc<SessionEntry>>> {
         if self.is_whole() {
-            return None;
+            return Read::Known(None);
         }
         let channel = self.channel(spelled);
         match channel.session() {
             SessionOf::Id(id) => {
                 if let Some(entry) = self.get(id) {
-                    return Some(entry);
+                    return Read::Known(Some(entry));
                 }
                 // The URI of a session can also be that of a chat.
-                if matches!(channel, Channel::Session(_))
-                    && let Some(entry) = self.stored_chat(spelled).await
-                {
-                    return Some(entry);
+                if matches!(channel, Channel::Session(_)) {
+                    match self.stored_chat(spelled).await {
+                        Read::Known(None) => {}
+                        known_or_unknown => return known_or_unknown,
+                    }
                 }
-                self.session_or_log(id).await
+                self.session_here(id).await
             }
             SessionOf::Chat(chat) => {
                 if let Some(entry) = self.session_of_chat(chat) {
-                    return Some(entry);
+                    return Read::Known(Some(entry));
                 }
-                match self.stored_chat(chat).await {
-                    Some(entry) => Some(entry),
-                    None => self.session_or_log(uri::old_default_chat(chat)?).await,
+                match (self.stored_chat(chat).await, uri::old_default_chat(chat)) {
+                    (Read::Known(None), Some(id)) => self.session_here(id).await,
+                    (known_or_unknown, _) => known_or_unknown,
                 }
             }
-            SessionOf::None => None,
+            SessionOf::None => Read::Known(None),
         }
     }
 
     /// Loads the sessions that several channels belong to. They stay in memory while the returned references are held.
-    pub(crate) async fn load_channels(&self, spelled: &[&str]) -> Vec<Arc<SessionEntry>> {
+    pub(crate) async fn load_channels(&self, spelled: &[&str]) -> Read<Vec<Arc<SessionEntry>>> {
         if self.is_whole() {
-            return Vec::new();
+            return Read::Known(Vec::new());
         }
         if let [one] = spelled {
-            return self.load_channel(one).await.into_iter().collect();
+            return self.load_channel(one).await.map(|entry| entry.into_iter().collect());
         }
         // Concurrently, so that a store that does not respond costs only one timeout.
         let loads = spelled.iter().map(|spelled| self.load_channel(spelled));
-        futures::future::join_all(loads).await.into_iter().flatten().collect()
+        let loaded = futures::future::join_all(loads).await.into_iter().map(Read::known);
+        match loaded.collect::<Result<Vec<_>, Unknown>>() {
+            Ok(loaded) => Read::Known(loaded.into_iter().flatten().collect()),
+            Err(why) => Read::Unknown(why),
+        }
     }
 
     /// Returns the session and the place in it that a channel URI names, from memory or from the store.
-    pub async fn located(&self, spelled: &str) -> Option<(Arc<SessionEntry>, Place)> {
-        let _held = self.load_channel(spelled).await;
-        self.locate(&self.channel(spelled))
+    pub async fn located(&self, spelled: &str) -> Read<Option<(Arc<SessionEntry>, Place)>> {
+        // Held until it is located.
+        let held = self.load_channel(spelled).await;
+        held.map(|_held| self.locate(&self.channel(spelled)))
     }
 
     /// Returns the session that a chat is stored with.
-    async fn stored_chat(&self, chat: &str) -> Option<Arc<SessionEntry>> {
-        let id = self.owner_of_chat(chat).await?;
-        self.session_or_log(&id).await
+    async fn stored_chat(&self, chat: &str) -> Read<Option<Arc<SessionEntry>>> {
+        match self.owner_of_chat(chat).await {
+            Read::Known(Some(id)) => self.session_here(&id).await,
+            Read::Known(None) => Read::Known(None),
+            Read::Unknown(why) => Read::Unknown(why),
+        }
     }
 
-    pub(crate) async fn owner_of_chat(&self, chat: &str) -> Option<String> {
-        let session_of_chat = self.core.session_store()?.session_of_chat.as_ref()?;
-        session_of_chat.within(limit::STORE, (chat.to_owned(),)).await.unwrap_or_else(|why| {
+    pub(crate) async fn owner_of_chat(&self, chat: &str) -> Read<Option<String>> {
+        let store = self.core.session_store();
+        let Some(session_of_chat) = store.and_then(|store| store.session_of_chat.as_ref()) else {
+            return Read::Known(None);
+        };
+        let owner = session_of_chat.read(limit::STORE, (chat.to_owned(),)).await;
+        if let Read::Unknown(why) = &owner {
             self.core.log.warn(format_args!("{chat}: its session could not be read from the store: {why}"));
-            None
-        })
+        }
+        owner
     }
 
     /// Evicts sleeping sessions once many are in memory.
@@ -391,7 +425,7 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
     // A session that is still being created after startup's repair holds nothing that the other session lacks.
     let read = async || {
         let stored = match &store.session {
-            Some(session) => session.within(limit::STORE, (id.clone(),)).await?,
+            Some(session) => session.read(limit::STORE, (id.clone(),)).await.known()?,
             None => one(store, id.clone()).await?,
         };
         Ok::<_, Thrown>(stored.filter(|stored| !is_no_session(&stored.session)))
@@ -411,18 +445,25 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
     }
     // A session without its chats would overwrite them.
     let mut chats = match chats_of(store, &mut stored).await {
-        Ok(chats) => chats,
-        Err(why) => {
+        Read::Known(chats) => chats,
+        Read::Unknown(why) => {
             sessions.disown(&id);
-            return Err(why);
+            return Err(why.into());
         }
     };
     // A chat that was being moved to another session when the host was killed may be stored with both.
     let first = uri::default_chat(&stored.session.uri);
     let mut others = Vec::new();
     for chat in chats.iter().filter(|chat| !chat.closed && chat.uri != first) {
-        if sessions.owner_of_chat(&chat.uri).await.is_some_and(|owner| owner != id) {
-            others.push(chat.uri.clone());
+        match sessions.owner_of_chat(&chat.uri).await {
+            Read::Known(owner) if owner.as_ref().is_some_and(|owner| *owner != id) => {
+                others.push(chat.uri.clone());
+            }
+            Read::Known(_) => {}
+            Read::Unknown(why) => {
+                sessions.disown(&id);
+                return Err(why.into());
+            }
         }
     }
     chats.retain(|chat| !others.contains(&chat.uri));
@@ -434,29 +475,31 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
 }
 
 /// Reads the chats of a session.
-async fn chats_of(store: &SessionStore, stored: &mut StoredSession) -> Result<Vec<KeptChat>, Thrown> {
+async fn chats_of(store: &SessionStore, stored: &mut StoredSession) -> Read<Vec<KeptChat>> {
     match stored.chats.take() {
-        Some(chats) => Ok(chats),
-        None => store.chats.within(limit::STORE, (stored.id.clone(),)).await,
+        Some(chats) => Read::Known(chats),
+        None => store.chats.read(limit::STORE, (stored.id.clone(),)).await,
     }
 }
 
 async fn rows_of(store: &SessionStore) -> Result<Vec<StoredSession>, Thrown> {
     match &store.all {
-        Some(all) => all.within(limit::STORE_SCAN, ()).await,
+        Some(all) => Ok(all.read(limit::STORE_SCAN, ()).await.known()?),
         None => one_by_one(store).await,
     }
 }
 
 async fn one(store: &SessionStore, id: String) -> Result<Option<StoredSession>, Thrown> {
-    let Some(session) = store.config.within(limit::STORE, (id.clone(),)).await? else { return Ok(None) };
-    let flags = store.flags.within(limit::STORE, (id.clone(),)).await?.unwrap_or_default();
+    let Some(session) = store.config.read(limit::STORE, (id.clone(),)).await.known()? else {
+        return Ok(None);
+    };
+    let flags = store.flags.read(limit::STORE, (id.clone(),)).await.known()?.unwrap_or_default();
     Ok(Some(StoredSession { id, session, flags, chats: None }))
 }
 
 async fn one_by_one(store: &SessionStore) -> Result<Vec<StoredSession>, Thrown> {
     let mut rows = Vec::new();
-    for id in store.sessions.within(limit::STORE_SCAN, ()).await? {
+    for id in store.sessions.read(limit::STORE_SCAN, ()).await.known()? {
         rows.extend(one(store, id).await?);
     }
     Ok(rows)

@@ -37,8 +37,8 @@ impl Sessions {
         let Some(store) = self.core.session_store() else { return Ok(()) };
         let (Some(count), Some(drafts)) = (&store.count, &store.drafts) else { return Ok(()) };
         let before = self.counts.listed.load(Ordering::Acquire);
-        let drafts = drafts.within(limit::STORE, ()).await?.len();
-        let count = usize::try_from(count.within(limit::STORE, ()).await?).unwrap_or(usize::MAX);
+        let drafts = drafts.read(limit::STORE, ()).await.known()?.len();
+        let count = usize::try_from(count.read(limit::STORE, ()).await.known()?).unwrap_or(usize::MAX);
         // A change in the meantime may or may not be included.
         let listed = count.saturating_sub(drafts);
         let _ = self.counts.listed.compare_exchange(before, listed, Ordering::AcqRel, Ordering::Acquire);

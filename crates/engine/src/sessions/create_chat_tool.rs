@@ -79,8 +79,8 @@ async fn session_of(
 ) -> Result<Arc<SessionEntry>, Thrown> {
     let named = named.unwrap_or_else(|| at.session.clone());
     let id = uri::linked(&named).or_else(|| uri::session_id(&named)).unwrap_or_default();
-    let mine = sessions.session_at(&at.session).await.and_then(|session| session.owner.clone());
-    let found = sessions.session(id).await?;
+    let mine = sessions.session_at(&at.session).await.known()?.and_then(|session| session.owner.clone());
+    let found = sessions.session(id).await.known()?;
     // A session of another owner, or one that is not listed, is reported as nonexistent. The caller's own session may
     // still be a draft: a backend starts while its first turn, which announces the session, is being stored.
     let listed = |session: &Arc<SessionEntry>| {

@@ -2,6 +2,7 @@
 //! sessions, and their handles the host.
 
 use ostler_contract::points::{KeptDraft, KeptSession, SessionStore};
+use ostler_contract::read::Read;
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::RpcError;
 
@@ -34,8 +35,10 @@ impl Sessions {
         let mut others = Vec::new();
         let before = ids.len();
         for id in ids.drain(..) {
-            match store.config.within(limit::STORE, (id.clone(),)).await {
-                Ok(Some(kept)) if kept.draft.as_ref().is_some_and(|draft| draft.detached.is_some()) => {
+            match store.config.read(limit::STORE, (id.clone(),)).await {
+                Read::Known(Some(kept))
+                    if kept.draft.as_ref().is_some_and(|draft| draft.detached.is_some()) =>
+                {
                     // In a cluster, it can be a tree on another host that is not running.
                     let is_here = match tree_in(kept) {
                         Some(tree) => self.workspace.restore_detached(&id, tree).await,

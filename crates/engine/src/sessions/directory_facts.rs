@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ostler_contract::points::{BranchAsked, Changes, Directories, PullRequest, PullRequests};
-use ostler_contract::{JsonObject, Thrown, Value, json, limit};
+use ostler_contract::read::Read;
+use ostler_contract::{JsonObject, Value, json, limit};
 use ostler_protocol::names;
 use ostler_protocol::wire::actions::{SessionChangesetsChangedAction, SessionMetaChangedAction, StateAction};
 use ostler_protocol::wire::state::{ChangesSummary, Changeset, ProjectInfo};
@@ -42,6 +43,9 @@ pub(super) enum Occasion {
     Reported,
 }
 
+/// The member of the facts about git that says whether the repository is on a known code host.
+const HAS_REMOTE: &str = "hasGitHubRemote";
+
 impl Occasion {
     /// Whether a session that is asleep wakes for changed facts, because clients watch it.
     fn wakes(self) -> bool {
@@ -64,8 +68,8 @@ enum DirectoryRead {
     /// The facts by key; empty if there is no pull request.
     PullRequest(JsonObject),
     Changes {
-        changesets: Option<Vec<Changeset>>,
-        summary: Option<ChangesSummary>,
+        changesets: Read<Vec<Changeset>>,
+        summary: Read<Option<ChangesSummary>>,
     },
 }
 
@@ -145,10 +149,12 @@ impl Sessions {
         let directories = registry.port::<Directories>()?;
         let (path, _) = entry.directory()?;
         if let Some(refresh) = directories.refresh.as_ref().filter(|_| after_turn) {
-            self.known(entry, "its directory", refresh.within(limit::DIRECTORY, (path.clone(),))).await;
+            // The facts say so themselves if the directory cannot be read.
+            let _ =
+                self.asked(entry, "its directory", refresh.within(limit::DIRECTORY, (path.clone(),))).await;
         }
         let facts = directories.meta.within(limit::DIRECTORY, (path,));
-        let mut facts = self.known(entry, "its directory", facts).await?;
+        let Read::Known(mut facts) = self.asked(entry, "its directory", facts).await else { return None };
         let own = names::meta_key("");
         facts.retain(|key, _| !key.starts_with(&own));
         let project = facts.shift_remove("project").and_then(|project| serde_json::from_value(project).ok());
@@ -162,9 +168,14 @@ impl Sessions {
         let Some(registry) = self.core.registry() else { return };
         let is_on_github = registry.port::<PullRequests>().and_then(|github| github.is_on_github.clone());
         let (Some(is_on_github), Some((path, _))) = (is_on_github, entry.directory()) else { return };
-        let known = is_on_github.within(limit::DIRECTORY, (path,));
-        if self.known(entry, "its code host", known).await == Some(true) {
-            git.insert("hasGitHubRemote".to_owned(), true.into());
+        let is_on_github = is_on_github.within(limit::DIRECTORY, (path,));
+        let before = || entry.view().record.facts.get("git")?.get(HAS_REMOTE)?.as_bool();
+        let is_on_github = match self.asked(entry, "its code host", is_on_github).await {
+            Read::Known(is_on_github) => is_on_github,
+            Read::Unknown(_) => before().unwrap_or_default(),
+        };
+        if is_on_github {
+            git.insert(HAS_REMOTE.to_owned(), true.into());
         }
     }
 
@@ -179,7 +190,7 @@ impl Sessions {
         let Some(github) = registry.port::<PullRequests>() else { return };
         let Some((path, uri)) = entry.directory() else { return };
         // The stored pull request is shown while the code host is asked.
-        if !after_turn && let Some(stored) = self.stored_pull_request(entry, &uri).await {
+        if !after_turn && let Read::Known(Some(stored)) = self.stored_pull_request(entry, &uri).await {
             self.found(entry, look, DirectoryRead::PullRequest(facts_of(&uri, &stored)), false);
         }
         let asked = BranchAsked {
@@ -187,12 +198,14 @@ impl Sessions {
             branch: self.branch_of(entry, facts),
             token: entry.token_of(&github.resource.0.resource),
         };
-        let found =
-            self.known(entry, "its pull request", github.for_branch.within(limit::DIRECTORY, (asked,))).await;
-        let row = match found.flatten() {
-            Some(found) => Some(self.store_pull_request(entry, &uri, &found).await),
+        let found = github.for_branch.within(limit::DIRECTORY, (asked,));
+        let row = match self.asked(entry, "its pull request", found).await {
+            Read::Known(Some(found)) => Some(self.store_pull_request(entry, &uri, &found).await),
             // The stored pull request remains.
-            None => self.stored_pull_request(entry, &uri).await,
+            Read::Known(None) | Read::Unknown(_) => match self.stored_pull_request(entry, &uri).await {
+                Read::Known(stored) => stored,
+                Read::Unknown(_) => return,
+            },
         };
         let facts = row.map(|row| facts_of(&uri, &row)).unwrap_or_default();
         self.found(entry, look, DirectoryRead::PullRequest(facts), false);
@@ -203,25 +216,26 @@ impl Sessions {
         let changes = registry.port::<Changes>()?;
         entry.directory()?;
         let of = entry.changes_of();
-        let scopes =
-            self.known(entry, "its changesets", changes.scopes.within(limit::DIRECTORY, (of.clone(),))).await;
+        let scopes = changes.scopes.within(limit::DIRECTORY, (of.clone(),));
+        let scopes = self.asked(entry, "its changesets", scopes).await;
+        let summary = changes.summary.within(limit::DIRECTORY, (of,));
+        let summary = self.asked(entry, "its changes", summary).await;
         let changesets = scopes.map(|scopes| scopes.iter().map(|scope| listed(&entry.uri, scope)).collect());
-        let summary =
-            self.known(entry, "its changes", changes.summary.within(limit::DIRECTORY, (of,))).await.flatten();
         Some(DirectoryRead::Changes { changesets, summary })
     }
 
-    /// Waits for an answer; a failure is logged.
-    async fn known<T>(
+    /// Waits for an answer; a failure is logged, and what is shown stays.
+    async fn asked<T, R: Into<Read<T>>>(
         &self,
         entry: &SessionEntry,
         what: &str,
-        answer: impl Future<Output = Result<T, Thrown>>,
-    ) -> Option<T> {
-        let outcome = answer.await;
-        outcome
-            .map_err(|why| self.core.log.warn(format_args!("{}: {what}: {}", entry.uri, why.for_log())))
-            .ok()
+        answer: impl Future<Output = R>,
+    ) -> Read<T> {
+        let read = answer.await.into();
+        if let Read::Unknown(why) = &read {
+            self.core.log.warn(format_args!("{}: {what}: {}", entry.uri, why.0.for_log()));
+        }
+        read
     }
 
     /// Returns the branch that a session works on, if known: the one that is checked out, or else that of its working
@@ -243,15 +257,16 @@ impl Sessions {
         if let Some(store) = self.core.session_store() {
             let kept = JsonObject::from_iter([(directory.to_owned(), row.clone())]);
             let stored = store.set_pull_requests.within(limit::STORE, (entry.id.clone(), kept));
-            self.known(entry, "its pull request", stored).await;
+            // It is found again; the failure is logged.
+            let _ = self.asked(entry, "its pull request", stored).await;
         }
         row
     }
 
-    async fn stored_pull_request(&self, entry: &SessionEntry, directory: &str) -> Option<Value> {
-        let store = self.core.session_store()?;
-        let stored = store.pull_requests.within(limit::STORE, (entry.id.clone(),));
-        self.known(entry, "its pull request", stored).await?.get(directory).cloned()
+    async fn stored_pull_request(&self, entry: &SessionEntry, directory: &str) -> Read<Option<Value>> {
+        let Some(store) = self.core.session_store() else { return Read::Known(None) };
+        let stored = store.pull_requests.read(limit::STORE, (entry.id.clone(),));
+        self.asked(entry, "its pull request", stored).await.map(|stored| stored.get(directory).cloned())
     }
 }
 
@@ -318,11 +333,16 @@ impl Actor {
             }
             DirectoryRead::PullRequest(facts) => self.replace_meta(|key| PULL_REQUEST.contains(&key), facts),
             DirectoryRead::Changes { changesets, summary } => {
-                if changesets.is_some() && changesets != self.state.changesets {
-                    let action = SessionChangesetsChangedAction { changesets };
+                // What is unknown stays as it is shown.
+                if let Read::Known(changesets) = changesets
+                    && self.state.changesets.as_ref() != Some(&changesets)
+                {
+                    let action = SessionChangesetsChangedAction { changesets: Some(changesets) };
                     self.apply_session(StateAction::SessionChangesetsChanged(action), None);
                 }
-                if self.changes != summary {
+                if let Read::Known(summary) = summary
+                    && self.changes != summary
+                {
                     self.changes = summary;
                     self.dirty = true;
                 }

@@ -174,7 +174,9 @@ impl Sessions {
     pub(crate) async fn stored_row(&self, id: &str) -> Result<Option<SessionSummary>, Thrown> {
         let Some(store) = self.core.session_store() else { return Ok(None) };
         let Some(session) = &store.session else { return Ok(None) };
-        let Some(mut stored) = session.within(limit::STORE, (id.to_owned(),)).await? else { return Ok(None) };
+        let Some(mut stored) = session.read(limit::STORE, (id.to_owned(),)).await.known()? else {
+            return Ok(None);
+        };
         let chats = self.chats_in(store, &mut stored).await;
         Ok(stored.session.draft.is_none().then(|| self.at_rest(&stored, &chats)))
     }
@@ -213,7 +215,7 @@ async fn read(
     let mut rows = Vec::new();
     let (mut place, mut chunk) = (after, wanted.min(CHUNK));
     loop {
-        let some = page.within(limit::STORE, (chunk as u64, place.clone())).await?;
+        let some = page.read(limit::STORE, (chunk as u64, place.clone())).await.known()?;
         let last = some.len() < chunk;
         for row in some {
             let next = place_of(&row);

@@ -1,6 +1,7 @@
 //! The MCP servers of a session's backend: the configured ones, with the secrets that their `env` and `headers` refer
 //! to resolved for that session. Spec: *Daemon configuration keys*, *Secret reference*.
 
+use ostler_contract::read::Read;
 use ostler_contract::{JsonObject, Value, VaultName, limit, problem};
 
 use crate::sessions::SessionEntry;
@@ -57,10 +58,10 @@ impl Sessions {
             }
         }
         let vault = self.core.vault().ok_or_else(|| names(problem::no_vault(name)))?;
-        match vault.get.within(limit::STORE, (name.to_owned(),)).await {
-            Ok(Some(secret)) => Ok(secret),
-            Ok(None) => Err(names(problem::no_secret(name))),
-            Err(why) => Err(names(why.message)),
+        match vault.get.read(limit::STORE, (name.to_owned(),)).await {
+            Read::Known(Some(secret)) => Ok(secret),
+            Read::Known(None) => Err(names(problem::no_secret(name))),
+            Read::Unknown(why) => Err(names(why.to_string())),
         }
     }
 }

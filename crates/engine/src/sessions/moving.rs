@@ -233,18 +233,18 @@ pub(super) async fn finish_moves(core: &Core, store: &SessionStore, ids: &[Strin
 }
 
 async fn finish_move(core: &Core, store: &SessionStore, id: &str) -> Result<(), Thrown> {
-    let kept = store.config.within(limit::STORE, (id.to_owned(),)).await?;
+    let kept = store.config.read(limit::STORE, (id.to_owned(),)).await.known()?;
     let Some(mut kept) = kept.filter(|kept| kept.draft.as_ref().is_some_and(|draft| draft.moving)) else {
         return Ok(());
     };
-    for chat in store.chats.within(limit::STORE, (id.to_owned(),)).await? {
+    for chat in store.chats.read(limit::STORE, (id.to_owned(),)).await.known()? {
         let Some(other) = other_with(store, id, &chat.uri).await? else { continue };
         if let Some(cluster) = core.cluster()
             && ask(cluster.claim(other.clone())).await? != SessionOwner::Here
         {
             return Err(Thrown::new(format_args!("session {other} is served by another host")));
         }
-        let mut left = store.chats.within(limit::STORE, (other.clone(),)).await?;
+        let mut left = store.chats.read(limit::STORE, (other.clone(),)).await.known()?;
         left.retain(|held| held.uri != chat.uri);
         store.set_chats.within(limit::STORE, (other.clone(), left)).await?;
         if let Some(drop_turns) = &store.drop_turns {
@@ -258,11 +258,11 @@ async fn finish_move(core: &Core, store: &SessionStore, id: &str) -> Result<(), 
 /// Returns another session that is stored with a chat.
 async fn other_with(store: &SessionStore, id: &str, chat: &str) -> Result<Option<String>, Thrown> {
     if let Some(session_of_chat) = &store.session_of_chat {
-        let first = session_of_chat.within(limit::STORE, (chat.to_owned(),)).await?;
+        let first = session_of_chat.read(limit::STORE, (chat.to_owned(),)).await.known()?;
         return Ok(first.filter(|first| first != id));
     }
-    for other in store.sessions.within(limit::STORE_SCAN, ()).await? {
-        let chats = store.chats.within(limit::STORE, (other.clone(),)).await?;
+    for other in store.sessions.read(limit::STORE_SCAN, ()).await.known()? {
+        let chats = store.chats.read(limit::STORE, (other.clone(),)).await.known()?;
         if other != id && chats.iter().any(|held| !held.closed && held.uri == chat) {
             return Ok(Some(other));
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ostler_contract::cluster::{Cluster, ClusterHost, SessionElsewhere, SessionOwner};
 use ostler_contract::live::Pending;
+use ostler_contract::read::Read;
 use ostler_contract::{Thrown, in_time, limit};
 use ostler_protocol::RpcError;
 use parking_lot::RwLock;
@@ -122,15 +123,15 @@ impl Sessions {
         }
         // Another host may have created it since the id was looked up.
         let Some(store) = self.core.session_store() else { return Ok(()) };
-        match store.config.within(limit::STORE, (id.to_owned(),)).await {
-            Ok(None) => Ok(()),
-            Ok(Some(_)) => {
+        match store.config.read(limit::STORE, (id.to_owned(),)).await {
+            Read::Known(None) => Ok(()),
+            Read::Known(Some(_)) => {
                 self.disown(id);
                 Err(exists())
             }
-            Err(why) => {
+            Read::Unknown(why) => {
                 self.disown(id);
-                Err(why.into_rpc())
+                Err(why.into())
             }
         }
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use ostler_contract::points::{ChangesOf, SessionComputer, SessionTerminals, Worktree};
+use ostler_contract::read::Read;
 use ostler_contract::{JsonObject, Thrown, Value};
 use ostler_protocol::RpcError;
 use ostler_protocol::names::{RUN_URL_VARIABLE, RUN_VARIABLE, SESSION_URL_VARIABLE, SESSION_VARIABLE};
@@ -78,8 +79,8 @@ impl SessionsView for Sessions {
         self.get(id).map(|entry| entry as _)
     }
 
-    fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Arc<dyn SessionView>>> {
-        self.session_or_log(id).map(|entry| entry.map(|entry| entry as _)).boxed()
+    fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Read<Option<Arc<dyn SessionView>>>> {
+        self.session_here(id).map(|read| read.map(|entry| entry.map(|entry| entry as _))).boxed()
     }
 
     fn look_around(&self, session: &dyn SessionView) {

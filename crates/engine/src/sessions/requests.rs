@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ostler_contract::points::{ToolChat, ToolSession};
+use ostler_contract::read::Read;
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::state::{
     ChatOrigin, ChatSummary, MessageKind, ModelSelection, SessionSummary, Turn,
@@ -147,7 +148,8 @@ impl Sessions {
         from: &str,
         request: ToolSession,
     ) -> Result<String, Thrown> {
-        let entry = self.session_at(from).await.ok_or_else(|| Thrown::from(nothing_at(from)))?;
+        let entry = self.session_at(from).await.known()?;
+        let entry = entry.ok_or_else(|| Thrown::from(nothing_at(from)))?;
         let directories = match &request.working_directory {
             Some(path) => vec![file_uri(path)],
             None => entry.view().directories().to_vec(),
@@ -199,12 +201,16 @@ impl Sessions {
     }
 
     /// Returns the running turn of a chat.
-    pub(crate) async fn running_turn(self: &Arc<Self>, session: &str, chat: &str) -> Option<String> {
-        let entry = self.session_at(session).await?;
-        let (_, place) = self.located(chat).await?;
-        let (answer, wait) = oneshot::channel();
-        self.tell(&entry, ToSession::Running { place, answer });
-        wait.await.ok().flatten()
+    pub(crate) async fn running_turn(self: &Arc<Self>, session: &str, chat: &str) -> Read<Option<String>> {
+        let read = async {
+            let Some(entry) = self.session_at(session).await.known()? else { return Ok(None) };
+            let Some((_, place)) = self.located(chat).await.known()? else { return Ok(None) };
+            let (answer, wait) = oneshot::channel();
+            self.tell(&entry, ToSession::Running { place, answer });
+            // A session that ends runs no turn.
+            Ok::<_, Thrown>(wait.await.ok().flatten())
+        };
+        read.await.into()
     }
 
     /// Creates a session and sends its first message.

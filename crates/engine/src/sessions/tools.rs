@@ -194,7 +194,7 @@ impl At {
     }
 
     async fn session(&self, sessions: &Sessions, uri: &str) -> Result<Arc<SessionEntry>, Thrown> {
-        sessions.session_at(uri).await.ok_or_else(|| no_session(uri))
+        sessions.session_at(uri).await.known()?.ok_or_else(|| no_session(uri))
     }
 }
 
@@ -224,7 +224,7 @@ fn context(sessions: &Arc<Sessions>, session: &str, chat: &str, place: Option<To
         turn: at(&here, |at, ()| async move {
             match &at.place.turn_id {
                 Some(turn) => Ok(Some(turn.clone())),
-                None => Ok(at.sessions()?.running_turn(&at.session, &at.chat).await),
+                None => Ok(at.sessions()?.running_turn(&at.session, &at.chat).await.known()?),
             }
         }),
         sessions: at(&here, |at, ()| async move {
@@ -247,7 +247,7 @@ fn context(sessions: &Arc<Sessions>, session: &str, chat: &str, place: Option<To
             let sessions = at.sessions()?;
             let entry = at.session(&sessions, &session).await?;
             let turns = sessions
-                .turns_of(&entry, place_of(&sessions, chat).await)
+                .turns_of(&entry, place_of(&sessions, chat).await?)
                 .await
                 .ok_or_else(|| no_session(&session))?;
             Ok(Frozen(turns))
@@ -256,7 +256,7 @@ fn context(sessions: &Arc<Sessions>, session: &str, chat: &str, place: Option<To
             let sessions = at.sessions()?;
             let entry = at.session(&sessions, &session).await?;
             let request = TurnRequest {
-                place: place_of(&sessions, chat).await,
+                place: place_of(&sessions, chat).await?,
                 message: message(text, MessageKind::Agent),
                 model: None,
                 sender: None,
@@ -307,7 +307,8 @@ fn no_session(session: &str) -> Thrown {
     Thrown::from(nothing_at(session))
 }
 
-async fn place_of(sessions: &Sessions, chat: Option<String>) -> Place {
-    let Some(chat) = chat else { return Place::DefaultChat };
-    sessions.located(&chat).await.map_or(Place::DefaultChat, |(_, place)| place)
+async fn place_of(sessions: &Sessions, chat: Option<String>) -> Result<Place, Thrown> {
+    let Some(chat) = chat else { return Ok(Place::DefaultChat) };
+    let located = sessions.located(&chat).await.known()?;
+    Ok(located.map_or(Place::DefaultChat, |(_, place)| place))
 }

@@ -15,7 +15,7 @@ impl Sessions {
     /// the log. Returns how many sessions are no longer stored.
     pub(super) async fn undo_unfinished(&self, store: &SessionStore, ids: &[String]) -> usize {
         let undo = async |id: &String| {
-            let kept = store.config.within(limit::STORE, (id.clone(),)).await?;
+            let kept = store.config.read(limit::STORE, (id.clone(),)).await.known()?;
             let Some(kept) = kept.filter(is_unfinished) else { return Ok::<_, Thrown>(0) };
             if let Some(tree) = kept.worktree {
                 self.workspace.undo_tree(&kept.uri, tree, &kept.values).await;

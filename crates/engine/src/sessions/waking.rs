@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_contract::points::KeptChat;
+use ostler_contract::read::Unknown;
 use ostler_contract::{Thrown, limit};
+use ostler_protocol::RpcError;
 use ostler_protocol::wire::state::{ErrorInfo, SessionLifecycle, Turn};
-use ostler_protocol::{RpcError, json};
 
 use super::SessionEntry;
 use super::actor::Actor;
@@ -15,7 +16,7 @@ use super::chat::Chat;
 use super::create::state_of;
 use super::queue::{Inbox, Mailbox};
 use crate::core::long_work::prompt_work;
-use crate::core::refusals::not_loaded;
+use crate::core::refusals::{not_loaded, unread};
 use crate::sessions::Sessions;
 
 /// Loads a sleeping session into memory and serves it.
@@ -51,9 +52,9 @@ pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<SessionEntry>, mail
 
 /// Logs that a session could not be read; returns the error of the messages that wait for it.
 fn unreadable(sessions: &Sessions, entry: &SessionEntry, why: &Thrown) -> RpcError {
-    let why = format!("{} could not be read from the store, try again: {}", entry.uri, why.message);
-    sessions.core.log.warn(&why);
-    RpcError::internal(why).with_data(json!({ "retryable": true }))
+    let refused = unread(&entry.uri, &Unknown(why.clone()));
+    sessions.core.log.warn(&refused.message);
+    refused
 }
 
 /// Restores a sleeping session from what is stored. Its backends stay asleep until a message needs them.
@@ -126,7 +127,7 @@ async fn stored_state(
 ) -> Result<Vec<(KeptChat, Vec<Turn>)>, Thrown> {
     let default = KeptChat { uri: entry.default_chat(), default: true, ..KeptChat::default() };
     let mut chats = match sessions.core.session_store() {
-        Some(store) => store.chats.within(limit::STORE, (entry.id.clone(),)).await?,
+        Some(store) => store.chats.read(limit::STORE, (entry.id.clone(),)).await.known()?,
         None => Vec::new(),
     };
     if chats.is_empty() {
@@ -136,7 +137,7 @@ async fn stored_state(
     let mut state = Vec::new();
     for chat in chats.into_iter().filter(|chat| !chat.closed && sessions.holds(entry, &chat.uri)) {
         let turns = match turns {
-            Some(turns) => turns.within(limit::STORE, (entry.id.clone(), chat.uri.clone())).await?,
+            Some(turns) => turns.read(limit::STORE, (entry.id.clone(), chat.uri.clone())).await.known()?,
             None => Vec::new(),
         };
         state.push((chat, turns));

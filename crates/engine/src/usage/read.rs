@@ -48,7 +48,7 @@ impl Ledger {
 
     /// Returns the charged pools that the reader can read.
     pub(super) async fn charged_pools(&self, reader: Option<&Reader>) -> Result<Vec<String>, Thrown> {
-        let pools = self.use_kept()?.pools.within(limit::STORE, ()).await?;
+        let pools = self.use_kept()?.pools.read(limit::STORE, ()).await.known()?;
         Ok(pools.into_iter().filter(|pool| may_read(reader, pool)).collect())
     }
 
@@ -58,8 +58,8 @@ impl Ledger {
         period: Period,
     ) -> impl Future<Output = Result<UsageTotal, Thrown>> + use<> {
         let query = query(Some(pool), period, None);
-        let total = self.use_kept().map(|store| store.total.within(limit::STORE, (query,)));
-        async move { total?.await }
+        let total = self.use_kept().map(|store| store.total.read(limit::STORE, (query,)));
+        async move { Ok(total?.await.known()?) }
     }
 
     /// Returns a pool with its charges of today, this week and this month.
@@ -101,7 +101,9 @@ impl Ledger {
         until: Option<&str>,
     ) -> Result<Vec<UsageEntry>, Thrown> {
         let period = range(from, until, &self.now_here())?;
-        self.use_kept()?.records.within(limit::STORE, (query(Some(pool), period, Some(ENTRIES)),)).await
+        let records =
+            self.use_kept()?.records.read(limit::STORE, (query(Some(pool), period, Some(ENTRIES)),));
+        Ok(records.await.known()?)
     }
 
     /// Returns the charges of a range by users, teams and projects. An entry counts once if the reader can read any
@@ -121,7 +123,7 @@ impl Ledger {
                 let why = format!("from and until are more than {DAYS} days apart");
                 return Err(RpcError::invalid_params(why).into());
             }
-            for entry in store.records.within(limit::STORE, (query(None, day, None),)).await? {
+            for entry in store.records.read(limit::STORE, (query(None, day, None),)).await.known()? {
                 if entry.charged().iter().any(|pool| may_read(reader, pool)) {
                     let keys = by.iter().map(|key| key.of(&entry)).collect();
                     groups.entry(keys).or_default().add(&entry);

@@ -9,6 +9,7 @@ use ostler_contract::points::{
     ResourceWriter, SchemeDescription, SchemeProvider,
 };
 use ostler_contract::policy::check_policy;
+use ostler_contract::read::Read;
 use ostler_contract::{Call, JsonObject, Text, Thrown, Value, limit};
 use ostler_protocol::grants::{self, Grant};
 use ostler_protocol::wire::commands::DirectoryEntry;
@@ -89,7 +90,7 @@ impl Access {
         }
         let unreadable = |why: &dyn Display| RpcError::permission_denied(unreadable(why));
         let Some(store) = self.core.policies() else { return Err(unreadable(&"there is no store")) };
-        let rows = store.list.within(limit::POLICIES, ()).await.map_err(|why| unreadable(&why))?;
+        let rows = store.list.read(limit::POLICIES, ()).await.known().map_err(|why| unreadable(&why))?;
         let rows = rows.into_iter().map(|row| check_policy(&Value::Object(row)));
         let rows = rows.collect::<Result<Vec<_>, _>>().map_err(|error| unreadable(&error.message))?;
         let now = format!("{:.3}", self.core.clock.now());
@@ -102,14 +103,14 @@ impl Access {
             return;
         }
         let Some(store) = self.core.policies() else { return };
-        match store.list.within(limit::POLICIES, ()).await {
-            Ok(rows) if rows.is_empty() => {
+        match store.list.read(limit::POLICIES, ()).await {
+            Read::Known(rows) if rows.is_empty() => {
                 self.core
                     .log
                     .warn("policy checks are on but no policy exists; all work except the host's own will be denied");
             }
-            Ok(_) => {}
-            Err(why) => self.core.log.warn(unreadable(&why)),
+            Read::Known(_) => {}
+            Read::Unknown(why) => self.core.log.warn(unreadable(&why)),
         }
     }
 }
@@ -207,7 +208,7 @@ pub(crate) fn provider(core: Weak<Core>) -> SchemeProvider {
         list: Some(Call::new(move |_| {
             let store = list();
             async move {
-                let rows = store?.list.within(limit::POLICIES, ()).await?;
+                let rows = store?.list.read(limit::POLICIES, ()).await.known()?;
                 let ids = rows.iter().filter_map(|row| row.get("id").and_then(Value::as_str));
                 Ok(ids.map(|id| DirectoryEntry { name: id.to_owned(), r#type: "file".to_owned() }).collect())
             }
@@ -273,14 +274,14 @@ fn id_of(uri: &str) -> Result<String, RpcError> {
 
 async fn row_of(store: &Policies, uri: &str) -> Result<JsonObject, Thrown> {
     let id = id_of(uri)?;
-    store.get.within(limit::POLICIES, (id.clone(),)).await?.ok_or_else(|| missing(&id).into())
+    store.get.read(limit::POLICIES, (id.clone(),)).await.known()?.ok_or_else(|| missing(&id).into())
 }
 
 /// Stores a policy: an omitted field keeps its value, `null` removes it, and the id of the URI has priority over one in
 /// the body.
 async fn put(store: &Policies, uri: &str, content: ResourceWrite) -> Result<(), Thrown> {
     let id = id_of(uri)?;
-    let held = store.get.within(limit::POLICIES, (id.clone(),)).await?;
+    let held = store.get.read(limit::POLICIES, (id.clone(),)).await.known()?;
     if held.is_some() && content.create_only {
         return Err(RpcError::already_exists(format!("policy {id} already exists")).into());
     }

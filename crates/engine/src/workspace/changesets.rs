@@ -17,7 +17,7 @@ use ostler_protocol::{RpcError, Value, Version, actions};
 use parking_lot::Mutex;
 
 use crate::core::fanout::{Origin, Outgoing, Subscriber};
-use crate::core::refusals::{does_not_belong, no_channel, nothing_at};
+use crate::core::refusals::{does_not_belong, no_channel, nothing_at, unread};
 use crate::workspace::Workspace;
 use crate::workspace::sessions_view::SessionView;
 
@@ -72,7 +72,7 @@ impl Workspace {
     async fn changeset_of(&self, spelled: &str) -> Result<Of, RpcError> {
         let (id, scope) = parts(spelled)?;
         let loaded = match self.sessions() {
-            Some(sessions) => sessions.load(&id).await,
+            Some(sessions) => sessions.load(&id).await.known().map_err(|why| unread(spelled, &why))?,
             None => None,
         };
         Ok(Of::new(loaded.ok_or_else(|| nothing_at(spelled))?, scope))

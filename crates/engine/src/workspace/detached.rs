@@ -13,7 +13,7 @@ use ostler_protocol::commands::{
 use parking_lot::Mutex;
 
 use crate::core::file_uris::file_uri;
-use crate::core::refusals::nothing_at;
+use crate::core::refusals::{nothing_at, unread};
 use crate::workspace::Workspace;
 use crate::workspace::worktrees::repository_of;
 
@@ -58,7 +58,7 @@ impl Workspace {
     pub(crate) async fn create_detached(&self, params: DetachedWorktreeCreate) -> Result<Value, RpcError> {
         let sessions = self.sessions().ok_or_else(|| nothing_at(&params.session))?;
         let session = match ostler_protocol::uri::session_id(&params.session) {
-            Some(id) => sessions.load(id).await,
+            Some(id) => sessions.load(id).await.known().map_err(|why| unread(&params.session, &why))?,
             None => None,
         };
         let session = session.ok_or_else(|| nothing_at(&params.session))?;

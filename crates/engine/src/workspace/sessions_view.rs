@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use ostler_contract::JsonObject;
 use ostler_contract::Thrown;
 use ostler_contract::points::{ChangesOf, Worktree};
+use ostler_contract::read::Read;
 use ostler_protocol::RpcError;
 
 use crate::workspace::detached::DetachedTree;
@@ -17,7 +18,7 @@ pub(crate) trait SessionsView: Debug + Send + Sync {
     fn get(&self, id: &str) -> Option<Arc<dyn SessionView>>;
 
     /// Returns the session of an id, from memory or from the store. It stays in memory as long as the result exists.
-    fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Option<Arc<dyn SessionView>>>;
+    fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Read<Option<Arc<dyn SessionView>>>>;
 
     /// Refreshes the facts about a session's directories, after work in them.
     fn look_around(&self, session: &dyn SessionView);

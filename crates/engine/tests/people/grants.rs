@@ -16,16 +16,16 @@ use ostler_protocol::error::code;
 use ostler_protocol::grants::{Grant, SCHEME_READ, SCHEME_WRITE, SUBJECTS};
 use ostler_protocol::message::Params;
 use ostler_protocol::uri::{self, Channel};
-use ostler_testkit::{MemoryHost, RawClient, SIGN_IN, Stage};
+use ostler_testkit::{Builder, MemoryHost, RawClient, SIGN_IN, Stage};
 
 /// A command with parameters that mean something here, and the grant the reference asks for it.
-struct Row {
-    name: &'static str,
-    params: Value,
-    asks: Option<&'static str>,
+pub(crate) struct Row {
+    pub name: &'static str,
+    pub params: Value,
+    pub asks: Option<&'static str>,
 }
 
-fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     let row = |name, asks, params| Row { name, params, asks };
     let session = "stage:/1";
     let note = json!({ "uri": "notes://a" });
@@ -145,6 +145,22 @@ fn all_but(grant: &Grant) -> Vec<String> {
 
 /// A host with a session, a scheme that can do everything, and nobody yet.
 async fn host() -> MemoryHost {
+    let report: ostler_ports::Report = Arc::new(|_| {});
+    let store = SqliteSessions::new(StateDb::memory().unwrap(), report.clone());
+    let host = builder()
+        .sessions(Arc::new(store).into_point())
+        .automations(Arc::new(MemoryAutomations::new(report).unwrap()).into_point())
+        .people(People::new(SIGN_IN, "inn"))
+        .start()
+        .await;
+    let mut root = host.raw_as(Principal::Root);
+    root.initialize("root").await;
+    root.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
+    host
+}
+
+/// A host on which each of the commands means something, without stores.
+pub(crate) fn builder() -> Builder {
     let notes = Plugin::new("@test/notes", |host, _| {
         Box::pin(async move {
             let provider = ResourceProvider {
@@ -186,33 +202,19 @@ async fn host() -> MemoryHost {
             host.register_resource_provider("notes".into(), provider)
         })
     });
-    let report: ostler_ports::Report = Arc::new(|_| {});
-    let store = SqliteSessions::new(StateDb::memory().unwrap(), report.clone());
-    let host = MemoryHost::builder()
-        .plugin(Stage::default().plugin(), json!({}))
-        .plugin(notes, json!({}))
-        .sessions(Arc::new(store).into_point())
-        .automations(Arc::new(MemoryAutomations::new(report).unwrap()).into_point())
-        .own(|host| {
-            let containers = Containers {
-                available: Call::now(|()| Ok(true)),
-                make: Call::now(|_| Err("none is made here".into())),
-                write: Call::now(|_| Ok(())),
-                stop: Call::now(|_| Ok(())),
-                remove: Call::now(|_| Ok(())),
-                ..Containers::default()
-            };
-            host.register_containers(containers, None)?;
-            let create = Call::now(|_| Err("none is opened here".into()));
-            host.register_terminals(TerminalStore { create, ..TerminalStore::default() }, None)
-        })
-        .people(People::new(SIGN_IN, "inn"))
-        .start()
-        .await;
-    let mut root = host.raw_as(Principal::Root);
-    root.initialize("root").await;
-    root.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
-    host
+    MemoryHost::builder().plugin(Stage::default().plugin(), json!({})).plugin(notes, json!({})).own(|host| {
+        let containers = Containers {
+            available: Call::now(|()| Ok(true)),
+            make: Call::now(|_| Err("none is made here".into())),
+            write: Call::now(|_| Ok(())),
+            stop: Call::now(|_| Ok(())),
+            remove: Call::now(|_| Ok(())),
+            ..Containers::default()
+        };
+        host.register_containers(containers, None)?;
+        let create = Call::now(|_| Err("none is opened here".into()));
+        host.register_terminals(TerminalStore { create, ..TerminalStore::default() }, None)
+    })
 }
 
 /// Lets the host know one person, `ada`, who holds this, and makes a connection hers.

@@ -11,3 +11,4 @@ mod pages;
 mod people;
 mod policies;
 mod strangers;
+mod unknown;

@@ -267,7 +267,7 @@ async fn a_session_that_cannot_be_read_is_not_overwritten() {
     client.initialize("c").await;
     // Known, but asleep.
     client.request("listSessions", json!({})).await.unwrap();
-    assert!(host.host.sessions.session("1").await.unwrap().is_some());
+    assert!(host.host.sessions.session("1").await.known().unwrap().is_some());
     fails.store(true, Ordering::Relaxed);
     let refused = client.request("subscribe", json!({ "channel": chat })).await.unwrap_err();
     assert_eq!(refused["data"]["retryable"], true, "{refused}");

@@ -164,7 +164,7 @@ pub async fn resolve(
         }
         let got = match vault {
             Some(vault) => {
-                vault.get.within(limit::STORE, (text.to_owned(),)).await.map_err(|why| why.message)
+                vault.get.read(limit::STORE, (text.to_owned(),)).await.known().map_err(|why| why.to_string())
             }
             None => Err(no_vault(text)),
         };

@@ -161,8 +161,8 @@ fn slow(host: &str) -> Failure {
 }
 
 async fn secret_of(vault: &Vault, name: &VaultName) -> Result<String, Failure> {
-    let read = vault.get.within(limit::STORE, (name.to_string(),)).await;
-    let value = read.map_err(|why| format!("{name} could not be read: {}", why.message))?;
+    let read = vault.get.read(limit::STORE, (name.to_string(),)).await;
+    let value = read.known().map_err(|why| format!("{name} could not be read: {why}"))?;
     value
         .filter(|value| !value.trim().is_empty())
         .ok_or_else(|| format!("{name} is not set; set it with: ostler vault set {name}"))

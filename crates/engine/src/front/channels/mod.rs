@@ -15,6 +15,7 @@ mod terminal;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use ostler_contract::read::Read;
 use ostler_protocol::actions::Action;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::uri::Channel;
@@ -77,8 +78,8 @@ pub(super) trait ChannelKind: Send + Sync {
     }
 
     /// Asks the plugin whether a reconnecting client can still subscribe to it.
-    fn may_resume<'a>(&'a self, _: &'a Arc<Connection>, _: &'a str) -> BoxFuture<'a, bool> {
-        Box::pin(std::future::ready(true))
+    fn may_resume<'a>(&'a self, _: &'a Arc<Connection>, _: &'a str) -> BoxFuture<'a, Read<bool>> {
+        Box::pin(std::future::ready(Read::Known(true)))
     }
 
     /// Restores a subscription of a lost connection.

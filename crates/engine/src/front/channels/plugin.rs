@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use ostler_contract::points::SchemeChannel;
+use ostler_contract::read::Read;
 use ostler_contract::registry::Owned;
 use ostler_contract::{Thrown, Value, in_time, limit};
 use ostler_protocol::RpcError;
@@ -86,8 +88,13 @@ impl ChannelKind for Plugin {
         true
     }
 
-    fn may_resume<'a>(&'a self, connection: &'a Arc<Connection>, spelled: &'a str) -> BoxFuture<'a, bool> {
-        Box::pin(connection.may_watch_plugin(&self.scheme, spelled))
+    fn may_resume<'a>(
+        &'a self,
+        connection: &'a Arc<Connection>,
+        spelled: &'a str,
+    ) -> BoxFuture<'a, Read<bool>> {
+        // A plugin that does not answer does not let the client watch.
+        Box::pin(connection.may_watch_plugin(&self.scheme, spelled).map(Read::Known))
     }
 
     /// Without a check, missed actions are replayed.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use ostler_contract::read::Read;
 use ostler_protocol::{RpcError, uri};
 
 use super::automations::act;
 use super::{ChannelKind, Dispatched, Subscribing, require};
-use crate::core::refusals::no_run;
+use crate::core::refusals::{no_run, unread};
 use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
@@ -51,14 +52,14 @@ impl ChannelKind for Run {
     }
 
     /// Follows a run that another host may change.
-    fn may_resume<'a>(&'a self, connection: &'a Arc<Connection>, _: &'a str) -> BoxFuture<'a, bool> {
+    fn may_resume<'a>(&'a self, connection: &'a Arc<Connection>, _: &'a str) -> BoxFuture<'a, Read<bool>> {
         Box::pin(async move {
             let (automations, run) = (&connection.front().automations, uri::automation_run(&self.0));
             if automations.has_run(&run) {
-                return true;
+                return Read::Known(true);
             }
             let stored = automations.kept_run(&run).await;
-            stored.inspect(|run| automations.follow_run(run)).is_some()
+            stored.map(|stored| stored.inspect(|run| automations.follow_run(run)).is_some())
         })
     }
 
@@ -75,7 +76,7 @@ fn subscribe_kept(connection: &Arc<Connection>, run: String, subscribing: Subscr
         let Subscribing { spelled, latency, answer, .. } = subscribing;
         let front = connection.front();
         match front.automations.kept_run(&run).await {
-            Some(stored) => {
+            Read::Known(Some(stored)) => {
                 let subscriber = connection.subscriber(&spelled, &run, latency);
                 connection.remember(&spelled, &run);
                 let seq = front.core.fanout.subscribe(&run, subscriber);
@@ -83,7 +84,8 @@ fn subscribe_kept(connection: &Arc<Connection>, run: String, subscribing: Subscr
                 answer.give(snapshot(&spelled, &state, seq));
                 front.automations.follow_run(&stored);
             }
-            None => answer.fail(no_run(&spelled)),
+            Read::Known(None) => answer.fail(no_run(&spelled)),
+            Read::Unknown(why) => answer.fail(unread(&spelled, &why)),
         }
     });
 }

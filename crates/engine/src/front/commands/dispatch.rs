@@ -33,6 +33,13 @@ fn refused(channel: &str, action: &Value) -> String {
 impl Connection {
     /// Passes a dispatched action to its channel. An action without a valid channel is rejected, never dropped.
     /// `length` is the length of its text.
+    /// Rejects an action.
+    pub(crate) fn refuse_dispatch(self: &Arc<Self>, dispatch: &DispatchAction, why: &str) {
+        let client_id = self.client_id().unwrap_or_default();
+        let origin = Origin { client_id, client_seq: dispatch.client_seq };
+        self.refuse_dispatched(&dispatch.channel, &dispatch.action, &origin, why);
+    }
+
     pub(crate) fn handle_dispatch(self: &Arc<Self>, dispatch: DispatchAction, length: usize) {
         let front = self.front();
         let origin =

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use ostler_contract::Charge;
+use ostler_contract::Thrown;
+use ostler_contract::read::{Read, Unknown};
 use ostler_protocol::commands::Command;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::{JsonObject, RpcError, Value, Version, json, names, version};
 
 use super::subscribe::COLLECT_LIMIT;
 use crate::core::outbox::Closed;
+use crate::core::refusals::unread;
 use crate::core::responder::Responder;
 use crate::core::tasks;
 use crate::front::channels::kind_of;
@@ -156,13 +159,22 @@ impl Connection {
                 let connection = connection.clone();
                 async move {
                     let asked = kind.may_resume(&connection, &spelled);
-                    (at, tokio::time::timeout(COLLECT_LIMIT, asked).await.unwrap_or_default())
+                    let timed_out = |_| Read::Unknown(Unknown(Thrown::timed_out(COLLECT_LIMIT)));
+                    (at, tokio::time::timeout(COLLECT_LIMIT, asked).await.unwrap_or_else(timed_out))
                 }
             });
             let mut back = back;
-            let refused = futures::future::join_all(asked).await.into_iter().filter(|(_, may)| !may);
+            let mut refused = Vec::new();
+            for (at, may) in futures::future::join_all(asked).await {
+                match may {
+                    Read::Known(true) => {}
+                    Read::Known(false) => refused.push((at, ())),
+                    // A client drops what it is told is missing.
+                    Read::Unknown(why) => return responder.fail(unread(&back.known[at].0, &why)),
+                }
+            }
             // From the end, so that earlier indexes stay valid.
-            for (at, _) in refused.collect::<Vec<_>>().into_iter().rev() {
+            for (at, ()) in refused.into_iter().rev() {
                 back.missing.push(back.known.remove(at).0);
             }
             connection.resume(back, responder);

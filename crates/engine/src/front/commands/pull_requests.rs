@@ -38,7 +38,8 @@ impl Connection {
         let github = github.ok_or_else(|| RpcError::invalid_params(none))?;
         let form = params.meta.as_ref().and_then(|meta| meta.get(FORM)).cloned().unwrap_or_default();
         let session = params.channel.split_once("/changeset/").map_or("", |(session, _)| session);
-        let entry = front.sessions.session_at(session).await.ok_or_else(|| nothing_at(&params.channel))?;
+        let entry = front.sessions.session_at(session).await.known()?;
+        let entry = entry.ok_or_else(|| nothing_at(&params.channel))?;
         let pushed = front.workspace.operate(params).await?;
         let told = told_form(pushed.follow_up.as_ref());
         let text = |key: &str, told_key: &str| {
@@ -101,7 +102,7 @@ impl Connection {
         let front = self.front();
         let github = front.core.registry().and_then(|registry| registry.port::<PullRequests>());
         let github = github.ok_or_else(|| RpcError::method_not_found("this host makes no pull requests"))?;
-        let entry = front.sessions.session_at(&params.channel).await;
+        let entry = front.sessions.session_at(&params.channel).await.known()?;
         let entry = entry.ok_or_else(|| nothing_at(&params.channel))?;
         let Some((directory, uri)) = entry.directory() else {
             return Err(RpcError::invalid_params(format!("{} works in no directory", entry.uri)));

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use ostler_contract::Thrown;
 use ostler_contract::cluster::SessionElsewhere;
 use ostler_contract::points::ListedPlace;
+use ostler_contract::read::Unknown;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::{RpcError, json, uri};
 
-use crate::core::refusals::{no_provider, nothing_at};
+use crate::core::refusals::{no_provider, nothing_at, unread};
 use crate::core::responder::Responder;
 use crate::core::tasks;
 use crate::front::Front;
@@ -26,7 +26,7 @@ impl Connection {
     pub(super) fn handle_create_session(
         self: &Arc<Self>,
         params: c::CreateSessionParams,
-        unknown: Option<Thrown>,
+        unknown: Option<Unknown>,
         responder: Responder,
     ) {
         let front = self.front().clone();
@@ -56,11 +56,11 @@ impl Connection {
         }
         // If the store cannot report it, the id may be taken.
         if let Some(why) = unknown {
-            if SessionElsewhere::is(&why) {
+            if SessionElsewhere::is(&why.0) {
                 return responder.fail(RpcError::session_exists(format!("a session {id} exists already")));
             }
             let error = format!("the session store could not be asked whether {id} is taken: {why}");
-            return responder.fail(RpcError::internal(error));
+            return responder.fail(RpcError::internal(error).with_data(json!({ "retryable": true })));
         }
         let client = self.client_id();
         let mut active_client = params.active_client;
@@ -177,8 +177,7 @@ pub(super) async fn handle_list_sessions(front: &Front, params: c::ListSessionsP
     let page = match front.sessions.session_page(after, limit).await {
         Ok(page) => page,
         Err(why) => {
-            let why = format!("the sessions could not be read from the store: {why}");
-            return responder.fail(RpcError::internal(why));
+            return responder.fail(unread("the sessions", &Unknown(why)));
         }
     };
     responder.ok_first(|| {

@@ -19,6 +19,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_contract::Thrown;
 use ostler_contract::cluster::{Cluster, ClusterEvent, ClusterHost, SessionElsewhere, SessionOwner};
+use ostler_contract::read::{Read, Unknown};
 use ostler_protocol::uri::{self, Channel, SessionOf};
 use ostler_protocol::{RpcError, json};
 use parking_lot::Mutex;
@@ -26,6 +27,7 @@ use tokio::time::Instant;
 
 use crate::core::link_queue::LinkQueue;
 use crate::core::outbox::Closed;
+use crate::core::refusals::unread;
 use crate::core::tasks;
 use crate::front::Front;
 use crate::front::commands::Subject;
@@ -366,7 +368,10 @@ impl Relay {
         }
         // The URI of a session can also be that of a chat, which only the store knows.
         let stored = match &chat {
-            Some(chat) => sessions.owner_of_chat(chat).await,
+            Some(chat) => {
+                let owner = sessions.owner_of_chat(chat).await.known();
+                owner.map_err(|why| unread(chat, &why))?
+            }
             None => None,
         };
         let session = match (stored, id) {
@@ -389,9 +394,9 @@ impl Relay {
             SessionOwner::Elsewhere(host) => Ok(self.elsewhere(host, session)),
             // A load claims it, unless another host has its files.
             SessionOwner::Nobody { .. } => match sessions.session(&session).await {
-                Ok(_) => Ok(Route::Here),
-                Err(why) if SessionElsewhere::is(&why) => self.better(why, session).await,
-                Err(why) => Err(unknown(&session, &why)),
+                Read::Known(_) => Ok(Route::Here),
+                Read::Unknown(Unknown(why)) if SessionElsewhere::is(&why) => self.better(why, session).await,
+                Read::Unknown(Unknown(why)) => Err(unknown(&session, &why)),
             },
         }
     }
