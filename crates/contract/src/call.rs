@@ -12,7 +12,6 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::{BoxFuture, Either};
 use tracing::{Instrument, Span};
 
@@ -23,7 +22,6 @@ pub use crate::call_measure::{Meter, PLUGIN_CALL, measure};
 use crate::cross::{Cross, Mismatch};
 use crate::id::PluginId;
 use crate::live::{Callable, Function, Live, Pending, ready};
-use crate::read::Read;
 use crate::shape::{FunctionShape, Shape};
 use crate::thrown::Thrown;
 
@@ -250,16 +248,6 @@ impl<S: Signature> Call<S> {
             Answering::Now(answer) => Either::Left(std::future::ready(answer)),
             Answering::Later(answer) => Either::Right(in_time(limit, answer)),
         }
-    }
-
-    /// Calls a read of a store, the vault or the policies, as [`Call::within`] does. A failure says nothing about what is
-    /// stored.
-    pub fn read(
-        &self,
-        limit: Duration,
-        arguments: S::Arguments,
-    ) -> impl Future<Output = Read<S::Answer>> + Send + use<S> {
-        self.within(limit, arguments).map(Read::from)
     }
 
     /// Calls it as [`Call::within`] does, for a function that passes the answer on.

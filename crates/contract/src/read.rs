@@ -1,9 +1,13 @@
 //! Failure is not absence. A read of a store, the vault or the policies has three outcomes: found, absent and unknown.
 
+use std::time::Duration;
+
+use futures::{Future, FutureExt};
 use ostler_protocol::RpcError;
 use ostler_protocol::error::code;
 use ostler_protocol::json;
 
+use crate::call::{Call, Signature};
 use crate::thrown::Thrown;
 
 /// The outcome of a read.
@@ -78,6 +82,18 @@ impl<T> Read<Option<T>> {
             Err(why) if why.rpc.as_ref().is_some_and(|rpc| rpc.code == code::NOT_FOUND) => Self::Known(None),
             Err(why) => Self::Unknown(Unknown(why)),
         }
+    }
+}
+
+impl<S: Signature> Call<S> {
+    /// Calls a read of a store, the vault or the policies, as [`Call::within`] does. A failure says nothing about what is
+    /// stored.
+    pub fn read(
+        &self,
+        limit: Duration,
+        arguments: S::Arguments,
+    ) -> impl Future<Output = Read<S::Answer>> + Send + use<S> {
+        self.within(limit, arguments).map(Read::from)
     }
 }
 

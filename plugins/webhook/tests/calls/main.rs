@@ -16,3 +16,4 @@ mod ordered;
 mod replays;
 mod senders;
 mod shared_log;
+mod unknown;
