@@ -632,3 +632,32 @@ async fn the_store_is_asked_for_an_id_while_it_may_have_it() {
     assert_eq!(error(&mut client, "createSession", new("s0")).await.0, -32003);
     assert!(asked.load(Ordering::Relaxed) > 0, "a session is only in the store");
 }
+
+/// As many sessions as a store can have do not fit into one answer.
+#[tokio::test]
+async fn a_list_without_a_limit_has_a_cursor_after_a_thousand_sessions() {
+    const COUNT: usize = 2050;
+    let dir = tempfile::tempdir().unwrap();
+    fill(&store(dir.path()), COUNT).await;
+    let host = builder(store(dir.path())).start().await;
+    let mut client = client(&host).await;
+    let (mut sizes, mut all, mut cursor) = (Vec::new(), Vec::new(), Value::Null);
+    loop {
+        let mut params = json!({});
+        if cursor.is_string() {
+            params["cursor"] = cursor;
+        }
+        let mut page = client.request("listSessions", params).await.unwrap();
+        let items = page["items"].as_array().unwrap();
+        sizes.push(items.len());
+        all.extend(items.iter().map(|row| row["resource"].as_str().unwrap().to_owned()));
+        cursor = page["nextCursor"].take();
+        if cursor.is_null() {
+            break;
+        }
+    }
+    assert_eq!(sizes, [1000, 1000, 50]);
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), COUNT);
+}

@@ -20,6 +20,8 @@ use crate::workspace::directories::Directories;
 
 /// The maximum number of rows in a page of sessions.
 const PAGE_MAX: usize = 500;
+/// The maximum number of rows of a request without a limit, which is answered at once.
+const UNLIMITED_MAX: usize = 1000;
 
 impl Connection {
     /// Creates a session. `unknown` is why the store could not report whether its id is taken.
@@ -207,7 +209,7 @@ fn place_and_limit(params: &c::ListSessionsParams) -> Result<(Option<ListedPlace
         }
     };
     let limit = match params.limit {
-        None => usize::MAX,
+        None => UNLIMITED_MAX,
         Some(limit) => usize::try_from(limit).unwrap_or_default().clamp(1, PAGE_MAX),
     };
     Ok((after, limit))
