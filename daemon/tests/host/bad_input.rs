@@ -575,7 +575,7 @@ async fn a_vault_that_does_not_read() {
     let daemon = folder.start();
     assert_eq!(daemon.post(IN, Some("right"), "{}").await.0, 202);
     folder.write("vault.json", "{ \"host:in\": ");
-    folder.wait_for_status(&daemon, IN, 401).await;
+    folder.wait_for_status(&daemon, IN, 503).await;
     folder.wait_for_log("vault.json");
     assert!(!folder.read("log").contains("right"), "{}", folder.read("log"));
     folder.write("vault.json", r#"{ "host:in": "right" }"#);

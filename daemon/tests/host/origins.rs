@@ -222,17 +222,7 @@ async fn drive(folder: &Folder, daemon: &Daemon, way: WayIn) -> Result<(), (&'st
             }
         }
         WayIn::CallbackAnswer => call_back(folder, daemon, &text).await,
-        WayIn::HttpApi => {
-            // The API sends no messages; what it takes is a name, a value or the body of a call.
-            let body = json!({ "name": text, "options": { "shell": text } }).to_string();
-            let (code, answer) = daemon.ask("POST /api/plugin/config", "", &body).await;
-            assert!((400..500).contains(&code), "{code} {answer}");
-            let event = json!({ "text": text, "secret": "filled in" });
-            let body = json!({ "id": "hook", "body": event }).to_string();
-            let (code, answer) = daemon.ask("POST /api/webhook/test", "", &body).await;
-            assert_eq!(code, 200, "{answer}");
-            assert!(answer.to_string().contains("202"), "{answer}");
-        }
+        WayIn::HttpApi => call_api(way).await,
         WayIn::Plugin | WayIn::Console => {
             return Err((
                 "crates/engine/tests/people/command_lines.rs",
@@ -253,6 +243,45 @@ async fn drive(folder: &Folder, daemon: &Daemon, way: WayIn) -> Result<(), (&'st
         }
     }
     Ok(())
+}
+
+/// The HTTP API, which a host has only with a token. It sends no messages; what it takes is a name, a value or the body of a
+/// call.
+async fn call_api(way: WayIn) {
+    let folder = folder();
+    let mut config: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+    config["http"] = json!(true);
+    config["connectionToken"] = json!("let me in");
+    folder.write("config.json", &config.to_string());
+    let daemon = folder.start();
+    let text = probe(&folder, way);
+    let ask = async |head: &str, body: &Value| {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let headers = "Authorization: Bearer let me in\r\nContent-Type: application/json\r\n";
+        daemon.ask(head, headers, &body).await
+    };
+    for (path, body) in [
+        ("plugin/config/set", json!({ "name": "webhook", "key": text, "value": text })),
+        ("plugin/config", json!({ "name": text, "options": { "shell": text } })),
+        ("plugin/install", json!({ "name": text })),
+        ("webhook/test", json!({ "id": text })),
+    ] {
+        let (code, answer) = ask(&format!("POST /api/{path}"), &body).await;
+        assert!((400..500).contains(&code) && code != 404, "{path}: {code} {answer}");
+    }
+    let event = json!({ "text": text, "secret": "filled in" });
+    let (code, answer) = ask("POST /api/webhook/test", &json!({ "id": "hook", "body": event })).await;
+    assert!(code == 200 && answer["status"] == 202, "{code} {answer}");
+    loop {
+        let (code, answer) = ask("GET /api/runs", &Value::Null).await;
+        assert_eq!(code, 200, "{answer}");
+        if answer["runs"][0]["endedAt"].is_string() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(set_off(&folder).is_empty(), "{:?}", set_off(&folder));
+    assert!(daemon.stop() == Some(0));
 }
 
 /// An editor's prompt through `ostler acp`.
