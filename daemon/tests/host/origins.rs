@@ -261,7 +261,6 @@ async fn call_api(way: WayIn) {
         daemon.ask(head, headers, &body).await
     };
     for (path, body) in [
-        ("plugin/config/set", json!({ "name": "webhook", "key": text, "value": text })),
         ("plugin/config", json!({ "name": text, "options": { "shell": text } })),
         ("plugin/install", json!({ "name": text })),
         ("webhook/test", json!({ "id": text })),
