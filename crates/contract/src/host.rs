@@ -258,6 +258,13 @@ pub trait HostCalls: Send + Sync {
         Ok(false)
     }
 
+    /// Returns why nothing can be stored now, if that is the case: the disk is full, the state database was removed, or the
+    /// host has no lease. New work is refused in the meantime.
+    #[inner]
+    fn lost_storage(&self, _caller: &Caller) -> Result<Option<String>, Thrown> {
+        Ok(None)
+    }
+
     /// Sets the store of the users file. Once, in `apply`.
     #[inner]
     fn join_users(&self, caller: &Caller, _store: Arc<dyn UsersStore>) -> Result<(), Thrown> {

@@ -18,13 +18,21 @@ use crate::core::tasks;
 /// How long to sleep before reading the clock again: it may be adjusted, and the machine may sleep.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Starts due runs for as long as the host runs.
+/// How often to look whether data can be stored again.
+const LOOK_FOR_STORAGE: Duration = Duration::from_secs(1);
+
+/// Starts due runs for as long as the host runs. While nothing can be stored, they wait.
 pub(super) async fn serve_schedules(automations: Weak<Automations>) {
     loop {
         let Some(running) = automations.upgrade().filter(|automations| !automations.core.is_stopping())
         else {
             return;
         };
+        if running.core.lost_storage().is_some() {
+            drop(running);
+            sleep(LOOK_FOR_STORAGE).await;
+            continue;
+        }
         let due = running.plans.lock().take_due(running.core.clock.now());
         for due in due {
             running.serve_due(due).await;

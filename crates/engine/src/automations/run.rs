@@ -141,7 +141,8 @@ impl Automations {
         if let Some(state) = state {
             let keeping = self.keep_state(&state);
             self.list_run(&state.resource, &state.automation).await;
-            keeping.await;
+            let kept = keeping.await;
+            self.store_end(kept, &state).await;
             if let Some(automations) = self.me() {
                 automations.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
             }
@@ -454,8 +455,9 @@ impl Automations {
         async move {
             let Some((keeping, state)) = change else { return };
             automations.list_run(&state.resource, &state.automation).await;
-            keeping.await;
+            let kept = keeping.await;
             if is_over(&state.lifecycle) {
+                automations.store_end(kept, &state).await;
                 automations.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
             }
         }
@@ -496,6 +498,15 @@ impl Automations {
         }
     }
 
+    /// Stores the end of a run that could not be stored, once that is possible again.
+    async fn store_end(&self, mut kept: bool, run: &AutomationRunState) {
+        // Not if the host has lost its runs in the meantime, because another one may have them.
+        let is_ours = || self.runs.lock().ended.contains_key(&run.resource);
+        while !kept && self.core.lost_storage().is_some() && self.core.can_store().await && is_ours() {
+            kept = self.keep_state(run).await;
+        }
+    }
+
     async fn is_kept(&self, run: &str, keeping: impl Future<Output = Result<(), Thrown>>) -> bool {
         match keeping.await {
             Ok(()) => true,
@@ -512,12 +523,14 @@ impl Automations {
         let held = serde_json::to_value(held).ok()?;
         let now = self.core.clock.iso();
         let mut next = json!({ "status": status, "createdAt": held["createdAt"] });
-        if status == "running" {
-            next["startedAt"] = now.into();
-        } else {
-            next["completedAt"] = now.into();
-            if let Some(started) = held.get("startedAt") {
-                next["startedAt"] = started.clone();
+        match status {
+            "pending" => {}
+            "running" => next["startedAt"] = now.into(),
+            _ => {
+                next["completedAt"] = now.into();
+                if let Some(started) = held.get("startedAt") {
+                    next["startedAt"] = started.clone();
+                }
             }
         }
         if let Some(message) = why {

@@ -45,17 +45,41 @@ fn unread(why: &Unknown) -> String {
 }
 
 impl Automations {
-    /// Begins a run. A run that cannot start fails.
+    /// Begins a run. A run that cannot start fails, unless the reason is that nothing can be stored: then it waits.
     pub(super) async fn begin_run(self: &Arc<Self>, resource: &str) {
-        let Some(run) = self.runs.lock().open.get(resource).cloned() else { return };
+        let Some(run) = self.run_once_storable(resource).await else { return };
         self.core
             .events
             .raise(Event::AutomationFire { automation: run.automation.clone(), run: run.resource.clone() });
         let span = traces::run(&run.resource, &run.automation);
         self.runs.lock().spans.insert(run.resource.clone(), span.clone());
-        if let Err(why) = self.start_run(&run).instrument(span).await {
+        let mut next = Some(run);
+        while let Some(run) = next {
+            let losses = self.core.storage_losses();
+            let Err(why) = self.start_run(&run).instrument(span.clone()).await else { return };
             self.core.log.warn(format_args!("{resource} of {} could not start: {why}", run.automation));
-            self.settle_run(resource, "failed", Some(why)).await;
+            if self.core.storage_losses() == losses && self.core.lost_storage().is_none() {
+                return self.settle_run(resource, "failed", Some(why)).await;
+            }
+            self.core.log.warn(format_args!("{resource} waits until it can be stored"));
+            self.wait_again(resource).await;
+            next = self.run_once_storable(resource).await;
+        }
+    }
+
+    /// Waits until data can be stored. Returns the run, unless it has ended or the host stops before: then it is as the next
+    /// start finds it.
+    async fn run_once_storable(&self, resource: &str) -> Option<AutomationRunState> {
+        let can_store = self.core.can_store().await;
+        self.runs.lock().open.get(resource).filter(|_| can_store).cloned()
+    }
+
+    /// Makes a run pending again whose turn could not be stored. It continues in the session that it has, if any.
+    async fn wait_again(self: &Arc<Self>, resource: &str) {
+        if self.is_running(resource)
+            && let Some(pending) = self.lifecycle(resource, "pending", None)
+        {
+            self.change_run(resource, vec![pending]).await;
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use ostler_contract::cluster::Cluster;
 use ostler_contract::events::{Event, EventName};
@@ -13,7 +14,8 @@ use ostler_contract::users::UsersStore;
 use ostler_contract::{Bodies, Budget, JsonObject, Registry, Thrown};
 use ostler_protocol::wire::state::{AutomationRunSummary, SessionSummary};
 use parking_lot::RwLock;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::timeout;
 
 use crate::core::agents::OfferedTool;
 use crate::core::clock::Clock;
@@ -33,6 +35,8 @@ use crate::core::yaml::Yaml;
 
 /// The part of the memory that content for backends and tools can use: one of as many.
 const READS: usize = 4;
+/// How often work that waits until data can be stored looks whether the host stops.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The services that all parts of the host share: time, log, options, registry, stage and delivery to clients.
 #[derive(Debug)]
@@ -80,6 +84,9 @@ pub struct Core {
     advanced_tools: AtomicBool,
     lost_storage: RwLock<Option<String>>,
     lost_lease: RwLock<Option<String>>,
+    /// How often storing became impossible, and the notification that it may be possible again.
+    storage_losses: AtomicU64,
+    storage_changed: Notify,
     next_connection: AtomicU64,
     next_opener: AtomicU64,
 }
@@ -118,6 +125,8 @@ impl Core {
             own_sessions: OnceLock::new(),
             lost_storage: RwLock::default(),
             lost_lease: RwLock::default(),
+            storage_losses: AtomicU64::new(0),
+            storage_changed: Notify::new(),
             next_connection: AtomicU64::new(1),
             next_opener: AtomicU64::new(1),
         })
@@ -311,7 +320,9 @@ impl Core {
 
     /// Rejects new sessions and turns while nothing can be stored; `None` accepts them again.
     pub fn set_lost_storage(&self, why: Option<String>) {
+        self.storage_losses.fetch_add(why.is_some().into(), Ordering::Relaxed);
         *self.lost_storage.write() = why;
+        self.storage_changed.notify_waiters();
     }
 
     /// Returns why nothing can be stored, if that is the case.
@@ -321,7 +332,26 @@ impl Core {
 
     /// Rejects connections, sessions and turns while the host has no lease in its cluster; `None` accepts them again.
     pub(crate) fn set_lost_lease(&self, why: Option<String>) {
+        self.storage_losses.fetch_add(why.is_some().into(), Ordering::Relaxed);
         *self.lost_lease.write() = why;
+        self.storage_changed.notify_waiters();
+    }
+
+    /// Returns how often storing became impossible: a failure after this number has grown can be one of storing.
+    pub(crate) fn storage_losses(&self) -> u64 {
+        self.storage_losses.load(Ordering::Relaxed)
+    }
+
+    /// Waits until data can be stored. Returns `false` if the host stops before.
+    pub(crate) async fn can_store(&self) -> bool {
+        while self.lost_storage().is_some() {
+            if self.is_stopping() {
+                return false;
+            }
+            // Looks again in case the host stops.
+            let _ = timeout(LOOK_AGAIN, self.storage_changed.notified()).await;
+        }
+        true
     }
 
     /// Returns why the host serves no sessions, if it has lost its lease in its cluster.

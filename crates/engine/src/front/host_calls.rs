@@ -270,6 +270,10 @@ impl HostCalls for PluginHostCalls {
         Ok(self.front()?.core.run_transactions().is_some())
     }
 
+    fn lost_storage(&self, _: &Caller) -> Result<Option<String>, Thrown> {
+        Ok(self.front()?.core.lost_storage())
+    }
+
     fn join_users(&self, caller: &Caller, store: Arc<dyn UsersStore>) -> Result<(), Thrown> {
         match self.front()?.core.join_users(store) {
             true => Ok(()),

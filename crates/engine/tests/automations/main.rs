@@ -10,4 +10,5 @@ mod ordered;
 mod overlap;
 mod owners;
 mod shared;
+mod storage;
 mod watch;
