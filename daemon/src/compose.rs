@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ostler_contract::points::{Agent, AutomationStore, Diagnostics, Port, SessionStore, Vault};
 use ostler_contract::recorder::Recorder;
-use ostler_contract::registry::Registrant;
+use ostler_contract::registry::{Registrant, Registry};
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{
     Gate, Host, HostOptions, Log, McpServers, Outbound, PluginHostCalls, Yaml, session_tools,
@@ -17,8 +17,8 @@ use ostler_loader::{Hidden, InspectedPlugin, LoadedPlugin, Loader, PluginConfig,
 use ostler_plugin_console::Changes;
 use ostler_plugin_postgres as postgres;
 use ostler_ports::{
-    DiskFiles, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations, Relocated, Report,
-    RunRetention, SqliteSessions, SqliteUsage, StateDb, atomic, yaml,
+    DiskFiles, DiskProbe, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations,
+    Relocated, Report, RunRetention, SqliteSessions, SqliteUsage, StateDb, atomic, yaml,
 };
 use ostler_protocol::names;
 use ostler_server::{ToolServers, WebSocketLinks};
@@ -116,6 +116,12 @@ async fn compose_with(
         config_dir: settings.dir.to_string_lossy().into_owned(),
     });
     let has_database = settings.plugins.iter().any(|entry| entry.enabled && entry.name == postgres::NAME);
+    // Before anything is announced, or a waiting run is read.
+    if settings.needs_state_db() {
+        let folders = if has_database { vec![settings.state_dir.clone()] } else { written_folders(settings) };
+        let probe = DiskProbe::new(folders);
+        probe.write().map_err(|why| Exit::machine(format!("Could not start it: {why}")))?;
+    }
     let users = HostUsers::of(settings, has_database);
     let people = users.as_ref().map(|users| users.people(settings, &facts.host_name));
     let gate = people.map_or_else(Gate::default, Gate::of);
@@ -136,7 +142,8 @@ async fn compose_with(
     let told = diagnostics::own(lines.clone(), http.clone());
     let log_lines = lines;
     let changes = Changes::default();
-    let (own, automations) = own(agents, told, settings, log, &facts, (&host, calls.clone()), hidden).await?;
+    let (own, automations, state) =
+        own(agents, told, settings, log, &facts, (&host, calls.clone()), hidden).await?;
     if let Some(port) = own.all::<Port<SessionStore>>().next() {
         host.core.set_own_sessions(port.value.clone());
     }
@@ -190,6 +197,9 @@ async fn compose_with(
         Some(Registrant::Plugin(id)) => format!("automations from plugin {id}, schedules fire"),
         _ => automations,
     };
+    if let Some(db) = state.filter(|_| stores_in_files(&loaded.registry)) {
+        db.watch_disk(DiskProbe::new(written_folders(settings)));
+    }
     host.build(loaded.registry).await;
     Ok(Composed {
         http: exported,
@@ -205,6 +215,17 @@ async fn compose_with(
         changes,
         lines: log_lines,
     })
+}
+
+/// The folders that a host with its stores in files writes to.
+fn written_folders(settings: &Settings) -> Vec<PathBuf> {
+    vec![settings.dir.clone(), settings.state_dir.clone()]
+}
+
+/// Whether sessions or automations are stored in files, so that nothing can be stored without room for them.
+fn stores_in_files(registry: &Registry) -> bool {
+    let hosts = Some(&Registrant::Host);
+    registry.holder::<SessionStore>() == hosts || registry.holder::<AutomationStore>() == hosts
 }
 
 /// The rules for ended runs, in the form for stores of plugins.
@@ -339,7 +360,8 @@ fn state_db(settings: &Settings, log: &Log) -> Result<Arc<StateDb>, Thrown> {
     StateDb::open(new)
 }
 
-/// Registers the built-in contributions of the daemon, like a plugin.
+/// Registers the built-in contributions of the daemon, like a plugin. Returns them with where automations are stored, and the
+/// state database if there is one.
 async fn own(
     agents: Vec<Agent>,
     diagnostics: Diagnostics,
@@ -348,7 +370,7 @@ async fn own(
     facts: &Arc<HostFacts>,
     (running, calls): (&Arc<Host>, Arc<PluginHostCalls>),
     hidden: &Hidden,
-) -> Result<(Recorder, String), Exit> {
+) -> Result<(Recorder, String, Option<Arc<StateDb>>), Exit> {
     let lines = log.clone();
     let report: Report = Arc::new(move |line| lines.warn(line));
     let failed = |why: Thrown| Exit::machine(why.message);
@@ -427,7 +449,7 @@ async fn own(
             session_tools(&running.sessions).into_iter().try_for_each(|tool| host.register_tool(tool))
         })
         .map_err(failed)?;
-    Ok((host.seal(), kept))
+    Ok((host.seal(), kept, file))
 }
 
 /// Writes a line of a JavaScript plugin's console, or about its failure, with its level.

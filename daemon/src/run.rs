@@ -226,11 +226,12 @@ pub async fn run(
     record.routes = format!("http://{}", routes_address.unwrap_or(address));
     record.said = said.iter().map(|line| log::one_line(&hidden.hide(line))).collect();
     control.up(record.clone());
+    // First, so that a start which fails has printed no address.
+    holding.record(&record)?;
     let block =
         announce::block(&settings, &composed, Listens::At(address), http_address, routes_address, &said);
     let _ = std::io::stdout().lock().write_all(hidden.hide(&block).as_bytes());
     let _ = std::io::stdout().lock().flush();
-    holding.record(&record)?;
     service::ready(address, &host, &log);
     let ended = loop {
         let signal = tokio::select! {

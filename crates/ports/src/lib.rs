@@ -18,6 +18,7 @@ pub mod atomic;
 mod automations;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod disk;
 mod files;
 mod folder;
 pub mod frontmatter;
@@ -36,6 +37,7 @@ pub mod yaml;
 pub use ostler_contract::stores::Report;
 
 pub use automations::{FileAutomations, MemoryAutomations};
+pub use disk::{DiskProbe, free_space};
 pub use files::DiskFiles;
 pub use folder::Watching;
 pub use policies::FilePolicies;

@@ -150,6 +150,11 @@ async fn answer_to(control: &Arc<Control>, request: Request, page: &Page) -> Res
                     .unwrap_or_else(|_| refuse(&Reply::NoMemory)),
             }
         }
+        // What cannot be stored now can be later.
+        Err(Refused::Exit(Exit::Machine(why))) if control.host.core.lost_storage().is_some() => {
+            let why = control.hidden.hide(&why).into_owned();
+            refusal(&path, &Refused::NotReady(why), control)
+        }
         Err(refused) => refusal(&path, &refused, control),
     }
 }
@@ -176,21 +181,21 @@ fn refusal(path: &str, refused: &Refused, control: &Control) -> Response {
         }
         Refused::Media => http::message(status, "The content type must be application/json"),
         Refused::NoMemory => refuse(&Reply::NoMemory),
-        Refused::Streams(limit) => {
-            let mut response = http::message(status, format_args!("{limit}; close one, then try again"));
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, header::HeaderValue::from_static(http::RETRY_AFTER));
-            response
-        }
+        Refused::Streams(limit) => again_later(status, format_args!("{limit}; close one, then try again")),
+        Refused::NotReady(why) => again_later(status, why),
         Refused::Token => http::message(status, "The token is not valid; check it and sign in again"),
         Refused::Grant(why)
         | Refused::Missing(why)
-        | Refused::NotReady(why)
         | Refused::Body(why)
         | Refused::TooLarge(why)
         | Refused::Slow(why) => http::message(status, why),
     }
+}
+
+fn again_later(status: StatusCode, why: impl std::fmt::Display) -> Response {
+    let mut response = http::message(status, why);
+    response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static(http::RETRY_AFTER));
+    response
 }
 
 impl Refused {

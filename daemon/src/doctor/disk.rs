@@ -4,16 +4,19 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use ostler_engine::users::UsersFile;
-use ostler_ports::{FileVault, StateDb};
+use ostler_ports::{DiskProbe, FileVault, StateDb, free_space};
 
 use super::Check;
+use crate::api::cluster_shapes::Ready;
 use crate::client::Connection;
 use crate::config::{ConfigFiles, Folders};
 use crate::daemon_file::Record;
 use crate::exit::Exit;
+use crate::remote::Remote;
 use crate::settings::{Http, Settings};
 use crate::token::TokenSource;
 use crate::users_file::UsersOnDisk;
@@ -22,6 +25,10 @@ use crate::users_file::UsersOnDisk;
 const AHEAD: i64 = 5 * 60;
 /// The prefix of files that are created only to check that this is possible.
 const PREFIX: &str = ".ostler-doctor";
+/// The free space below which a warning is due.
+const SCARCE: u64 = 100 << 20;
+/// How long the running daemon may take to answer whether it is ready.
+const READY_WITHIN: Duration = Duration::from_secs(5);
 
 /// Checks the configuration and state folders, and the served directories.
 pub(super) fn directories(folders: &Folders, settings: Option<&Settings>) -> Vec<Check> {
@@ -42,14 +49,7 @@ pub(super) fn directories(folders: &Folders, settings: Option<&Settings>) -> Vec
             });
             continue;
         }
-        match tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder) {
-            Ok(_) => checks.push(Check::ok(WHAT, format!("{shown} can be written"))),
-            Err(error) => checks.push(Check::error(
-                WHAT,
-                format!("{shown} is not writable: {}", error.kind()),
-                format!("take ownership: chown -R $(id -u) {shown}"),
-            )),
-        }
+        checks.push(writable(folder));
         if others_may(folder, 0o022) {
             checks.push(Check::warning(
                 WHAT,
@@ -79,6 +79,50 @@ pub(super) fn directories(folders: &Folders, settings: Option<&Settings>) -> Vec
         }
     }
     checks
+}
+
+/// Checks that a file can be written in a folder, and the free space.
+fn writable(folder: &Path) -> Check {
+    const WHAT: &str = "directories";
+    let shown = folder.display();
+    if let Err(error) = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder)
+        && error.kind() == ErrorKind::PermissionDenied
+    {
+        return Check::error(
+            WHAT,
+            format!("{shown} is not writable: {}", error.kind()),
+            format!("take ownership: chown -R $(id -u) {shown}"),
+        );
+    }
+    let free = free_space(folder);
+    let left = free.map(|free| format!("{} MiB free", free >> 20));
+    match DiskProbe::new([folder.to_owned()]).write() {
+        Err(why) => {
+            Check::error(WHAT, why, "nothing is stored, and the daemon does not start, until this is done")
+        }
+        Ok(()) if free.is_some_and(|free| free < SCARCE) => Check::warning(
+            WHAT,
+            format!("{shown} can be written, but has only {}", left.unwrap_or_default()),
+            "free some space; nothing can be stored on a full disk",
+        ),
+        Ok(()) => {
+            let left = left.map(|left| format!(", {left}")).unwrap_or_default();
+            Check::ok(WHAT, format!("{shown} can be written{left}"))
+        }
+    }
+}
+
+/// Asks the running daemon whether it serves clients.
+pub(super) async fn ready(record: &Record) -> Option<Check> {
+    let remote = Remote::here(record).ok()?;
+    let asked = tokio::time::timeout(READY_WITHIN, remote.get::<Ready>("/api/ready")).await;
+    let why = match asked {
+        Ok(Ok(_)) => return None,
+        Ok(Err(why)) => why.to_string(),
+        Err(_) => format!("no answer within {} seconds", READY_WITHIN.as_secs()),
+    };
+    let found = format!("the running daemon is not ready: {why}");
+    Some(Check::error("state", found, "it accepts no new work until this is over; see ostler logs"))
 }
 
 /// Returns why a missing folder cannot be created in its nearest existing parent, if it cannot.

@@ -121,6 +121,9 @@ pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
     };
     checks.extend(disk::port(settings.as_ref(), running.as_ref(), daemon.as_ref()).await);
     let daemon = daemon.and_then(Result::ok);
+    if let Some(record) = running.as_ref().filter(|_| daemon.is_some()) {
+        checks.extend(disk::ready(record).await);
+    }
     let mut plugins = match &files {
         Some(files) => load::plugins(at, files).await,
         None => Vec::new(),

@@ -4,6 +4,7 @@
 
 pub mod attack;
 pub mod collector;
+pub mod disk;
 mod stdio;
 pub mod tls;
 

@@ -23,6 +23,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tokio::sync::oneshot;
 
 use crate::atomic;
+use crate::disk::DiskProbe;
 use crate::worker::stopped;
 use guard::Guard;
 pub use relocate::Relocated;
@@ -40,10 +41,14 @@ pub struct StateDb {
     /// `None` if the writer's connection is the only one.
     reads: Option<Reads>,
     hears: Hears,
+    disk: Disk,
 }
 
 /// Receives why nothing can be stored, or `None` once that is possible again.
 type Hears = Arc<OnceLock<Box<dyn Fn(Option<&str>) + Send + Sync>>>;
+
+/// The folders in which files have to be writable, once they are watched.
+type Disk = Arc<OnceLock<DiskProbe>>;
 
 type Read = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -150,9 +155,16 @@ impl StateDb {
     }
 
     /// Calls `hears` when the file was removed, replaced or truncated, after which every write is rejected, and when a
-    /// removed one is back. Only the first registered function is called.
+    /// removed one is back; and when a watched disk cannot be written, and when it can be again. Only the first registered
+    /// function is called.
     pub fn watch_file(&self, hears: impl Fn(Option<&str>) + Send + Sync + 'static) {
         let _ = self.hears.set(Box::new(hears));
+    }
+
+    /// Watches the disks of folders, from now on. While they cannot be written, writes are still tried: the log has room for
+    /// some. Only the first call counts.
+    pub fn watch_disk(&self, probe: DiskProbe) {
+        let _ = self.disk.set(probe);
     }
 
     /// Opens a database in memory, which otherwise behaves like one in a file.
@@ -174,16 +186,16 @@ impl StateDb {
         path: Option<PathBuf>,
     ) -> Result<Arc<Self>, Thrown> {
         let (writes, asked) = mpsc::channel();
-        let hears = Hears::default();
+        let (hears, disk) = (Hears::default(), Disk::default());
         let guard = path.as_deref().map(Guard::of);
-        let mut writer = Writer::new(writer, place.clone(), guard, hears.clone());
+        let mut writer = Writer::new(writer, place.clone(), guard, (hears.clone(), disk.clone()));
         start("state writes", move || {
             if let Some(path) = path {
                 writer.reserve_log(&path);
             }
             writer.write_all(&asked);
         })?;
-        Ok(Arc::new(Self { place, writes, reads, hears }))
+        Ok(Arc::new(Self { place, writes, reads, hears, disk }))
     }
 
     /// Writes. The write is queued now and acknowledged once it is durable. A failed write changes nothing.

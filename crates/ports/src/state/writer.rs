@@ -3,22 +3,24 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ostler_contract::Thrown;
-use rusqlite::Connection;
 use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode};
 use tokio::sync::oneshot;
 
 use super::guard::Guard;
 use super::reserve::reserve;
-use super::{Failure, Hears, execute, sentence, thrown};
+use super::{Disk, Failure, Hears, execute, sentence, thrown};
 use crate::worker::stopped;
 
 /// The maximum number of writes in a commit.
 const BATCH: usize = 256;
 /// How often the files are checked while nothing is written.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How often the disk is checked at most.
+const CHECK_DISK_EVERY: Duration = Duration::from_secs(1);
 
 /// A queued write.
 pub(super) trait Write: Send {
@@ -68,13 +70,22 @@ pub(super) struct Writer {
     place: Arc<str>,
     guard: Option<Guard>,
     hears: Hears,
+    disk: Disk,
+    /// Why the disk cannot be written, and when that was checked.
+    full: Option<String>,
+    checked: Option<Instant>,
     /// Why nothing can be stored, as last reported.
     lost: Option<String>,
 }
 
 impl Writer {
-    pub(super) fn new(connection: Connection, place: Arc<str>, guard: Option<Guard>, hears: Hears) -> Self {
-        Self { connection, place, guard, hears, lost: None }
+    pub(super) fn new(
+        connection: Connection,
+        place: Arc<str>,
+        guard: Option<Guard>,
+        (hears, disk): (Hears, Disk),
+    ) -> Self {
+        Self { connection, place, guard, hears, disk, full: None, checked: None, lost: None }
     }
 
     /// Gives the log of the database at `path` its usual size.
@@ -129,22 +140,46 @@ impl Writer {
 
     /// Commits a batch. It is durable if the files are still the opened ones after the commit.
     fn commit(&mut self, batch: &mut Batch) -> Result<(), Thrown> {
-        batch.commit(&self.connection).map_err(|error| {
+        if let Err(error) = batch.commit(&self.connection) {
             // Rolls back the transaction, if one has begun.
             let _ = self.connection.execute_batch("ROLLBACK");
-            Thrown::new(sentence(&self.place, &error))
-        })?;
+            self.note_full(&error);
+            return Err(Thrown::new(sentence(&self.place, &error)));
+        }
         self.look()
     }
 
-    /// Checks the files, and reports changes of their state.
+    /// Reports a full disk that a write found, before the failure of the write is known.
+    fn note_full(&mut self, error: &rusqlite::Error) {
+        if error.sqlite_error_code() == Some(ErrorCode::DiskFull) && self.disk.get().is_some() {
+            (self.full, self.checked) = (Some(sentence(&self.place, error)), Some(Instant::now()));
+            let _ = self.look();
+        }
+    }
+
+    /// Checks the disk, unless that was just done.
+    fn check_disk(&mut self) {
+        if let Some(probe) = self.disk.get()
+            && self.checked.is_none_or(|at| at.elapsed() >= CHECK_DISK_EVERY)
+        {
+            self.full = match self.full {
+                Some(_) => probe.write().err(),
+                None => probe.check().err(),
+            };
+            self.checked = Some(Instant::now());
+        }
+    }
+
+    /// Checks the files and the disk, and reports changes of their state. Writes are rejected only because of the files.
     fn look(&mut self) -> Result<(), Thrown> {
+        self.check_disk();
         let lost = self.guard.as_mut().and_then(|guard| guard.look().err());
-        if lost != self.lost {
+        let reported = lost.as_ref().or(self.full.as_ref());
+        if reported != self.lost.as_ref() {
             if let Some(hears) = self.hears.get() {
-                hears(lost.as_deref());
+                hears(reported.map(String::as_str));
             }
-            self.lost.clone_from(&lost);
+            self.lost = reported.cloned();
         }
         if self.guard.as_ref().is_some_and(Guard::is_lost) {
             // Closing would merge the rest of the log into the database.

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use ostler_testkit::postgres::Postgres;
 
 use super::clock::Clock;
-use super::disk::Disk;
 use super::hosts::{Host, owner, until};
 use super::load::{Load, session};
+use crate::support::disk::Disk;
 use crate::support::{LIMIT, Signal};
 
 /// When other hosts have the sessions of one that was suspended.

@@ -1,7 +1,6 @@
 //! Several real daemons on one real PostgreSQL. `.ci/postgres` runs these tests.
 
 mod clock;
-mod disk;
 mod faults;
 mod history;
 mod hosts;
