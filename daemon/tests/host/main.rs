@@ -15,6 +15,7 @@ mod chats;
 mod console;
 mod credentials;
 mod environment;
+mod full_disk;
 mod git;
 mod git_programs;
 mod git_worktrees;

@@ -74,7 +74,7 @@ impl Call<'_> {
         for last in [false, true] {
             let (chat, model) = match self.chat().await {
                 Ok(chat) => chat,
-                Err(refusal) => return Ok(Err(refusal)),
+                Err(refusal) => return self.refused(refusal).map(Err),
             };
             let message = turn::message(&said, &self.endpoint.id, &turn, model.as_deref());
             self.webhook.threads.store(&self.endpoint.id, &said.thread, &chat).await?;
@@ -88,11 +88,19 @@ impl Call<'_> {
                 // The session ended between the read and the turn; the next read starts it again.
                 Err(TurnRejection::Gone(_)) if !last => {}
                 Err(TurnRejection::Gone(why) | TurnRejection::Refused(why)) => {
-                    return Ok(Err(Refusal::NoBot(why)));
+                    return self.refused(Refusal::NoBot(why)).map(Err);
                 }
             }
         }
         Ok(Err(Refusal::NoBot(format!("{} is not available", self.target.bot))))
+    }
+
+    /// Returns a refusal of the host, or the error if it refused because it can store nothing.
+    fn refused(&self, refusal: Refusal) -> Result<Refusal, Thrown> {
+        match self.webhook.lost_storage() {
+            Some(lost) => Err(Thrown::new(lost)),
+            None => Ok(refusal),
+        }
     }
 
     /// Returns the endpoint's chat with the bot, and the model of its turns.

@@ -18,6 +18,8 @@ use crate::reply::{About, Answer};
 
 /// How many first answers are stored per endpoint.
 const MOST: usize = 1000;
+/// How many answers that could not be stored are retained, of all endpoints. Deliveries beyond that are not handled.
+const MOST_UNSTORED: usize = 1000;
 /// The field of a record whose runs are not decided yet.
 const UNDECIDED: &str = "undecided";
 /// How long a delivery waits for the answer of another host.
@@ -33,6 +35,9 @@ pub(crate) struct Repeats {
     going: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// By endpoint: the stored deliveries, oldest first.
     order: tokio::sync::Mutex<HashMap<String, VecDeque<String>>>,
+    /// Answers to deliveries that took effect, by the id of their record, which could not be stored. Their senders did not get
+    /// them.
+    unstored: Mutex<HashMap<String, Answer>>,
 }
 
 /// The kind of a delivery.
@@ -57,10 +62,19 @@ pub(crate) struct First {
 
 impl Repeats {
     pub fn new(records: Collection) -> Self {
-        Self { records, going: Mutex::default(), order: tokio::sync::Mutex::default() }
+        Self {
+            records,
+            going: Mutex::default(),
+            order: tokio::sync::Mutex::default(),
+            unstored: Mutex::default(),
+        }
     }
 
-    /// Returns whether a delivery is repeated; waits for the first if that one is being handled.
+    /// Returns whether a delivery is repeated; waits for the first if that one is being handled. Stores the answer to the first
+    /// if that was not possible.
+    ///
+    /// # Errors
+    /// The answers cannot be read or stored.
     pub async fn enter(self: &Arc<Self>, endpoint: &str, key: &str) -> Result<Delivered, Thrown> {
         let id = crate::id::of('d', &[endpoint, key]);
         let gate = self.going().entry(id.clone()).or_default().clone();
@@ -72,8 +86,16 @@ impl Repeats {
             repeats: self.clone(),
             alone: Some(alone),
         };
+        let unstored = self.unstored().remove(&id);
+        if let Some(answer) = unstored {
+            first.store(&answer).await?;
+            return Ok(Delivered::Again(answer));
+        }
         match self.answer_of(&id).await? {
             Some(answer) => Ok(Delivered::Again(answer)),
+            None if self.unstored().len() >= MOST_UNSTORED => Err(Thrown::new(format_args!(
+                "the answers to {MOST_UNSTORED} earlier deliveries are not stored yet"
+            ))),
             None => Ok(Delivered::First(first)),
         }
     }
@@ -88,6 +110,10 @@ impl Repeats {
             }
             tokio::time::sleep(AGAIN).await;
         }
+    }
+
+    fn unstored(&self) -> MutexGuard<'_, HashMap<String, Answer>> {
+        self.unstored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn going(&self) -> MutexGuard<'_, HashMap<String, Arc<tokio::sync::Mutex<()>>>> {
@@ -126,25 +152,45 @@ impl First {
     }
 
     /// Stores the first answer, unless its record is stored already, and removes the oldest beyond the limit.
+    ///
+    /// # Errors
+    /// The answer cannot be stored. It is retained, and the repeated delivery stores it.
     pub async fn store(self, answer: &Answer) -> Result<(), Thrown> {
         let repeats = &self.repeats;
         let mut order = repeats.order.lock().await;
-        if !order.contains_key(&self.endpoint) {
-            let mut stored = self.stored_so_far().await?;
-            stored.retain(|id| *id != self.id);
-            order.insert(self.endpoint.clone(), stored);
+        if !answer.is_recorded
+            && let Err(why) = repeats.records.put.call((record_of(&self.id, &self.endpoint, answer),)).await
+        {
+            repeats.unstored().insert(self.id.clone(), answer.clone());
+            return Err(why);
         }
-        if !answer.is_recorded {
-            repeats.records.put.call((record_of(&self.id, &self.endpoint, answer),)).await?;
-        }
-        let Some(of_endpoint) = order.get_mut(&self.endpoint) else { return Ok(()) };
+        // What remains beyond the limit is removed after a later delivery.
+        let Ok(of_endpoint) = self.in_order(&mut order).await else { return Ok(()) };
         of_endpoint.push_back(self.id.clone());
         while of_endpoint.len() > MOST {
-            if let Some(oldest) = of_endpoint.pop_front() {
-                repeats.records.remove.call((oldest,)).await?;
+            let Some(oldest) = of_endpoint.pop_front() else { break };
+            if repeats.records.remove.call((oldest.clone(),)).await.is_err() {
+                of_endpoint.push_front(oldest);
+                break;
             }
         }
         Ok(())
+    }
+
+    /// Returns the other stored deliveries of the endpoint, oldest first.
+    async fn in_order<'a>(
+        &self,
+        order: &'a mut HashMap<String, VecDeque<String>>,
+    ) -> Result<&'a mut VecDeque<String>, Thrown> {
+        let stored = match order.contains_key(&self.endpoint) {
+            true => VecDeque::new(),
+            false => {
+                let mut stored = self.stored_so_far().await?;
+                stored.retain(|id| *id != self.id);
+                stored
+            }
+        };
+        Ok(order.entry(self.endpoint.clone()).or_insert(stored))
     }
 
     async fn stored_so_far(&self) -> Result<VecDeque<String>, Thrown> {

@@ -115,6 +115,8 @@ pub(crate) enum Refusal {
     NoFilter,
     /// Too many ordered runs wait.
     NoRoom,
+    /// What the call starts cannot be stored.
+    NotStored,
 }
 
 impl Refusal {
@@ -127,7 +129,9 @@ impl Refusal {
             Self::NotUnderstood(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NoBot(_) => StatusCode::CONFLICT,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Unread | Self::NoMemory | Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unread | Self::NoMemory | Self::NoRoom | Self::NotStored => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::NoFilter => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -144,6 +148,7 @@ impl Refusal {
             Self::NoMemory => "The host has no memory for this body now; retry later".to_owned(),
             Self::NoFilter => "The endpoint's filter failed; see the host's log".to_owned(),
             Self::NoRoom => "Too many calls wait for earlier ones; retry later".to_owned(),
+            Self::NotStored => "The host cannot store this call now; retry later".to_owned(),
             Self::TooMany(wait) => {
                 format!("The rate limit is exceeded; retry in {} seconds", seconds(*wait))
             }
@@ -154,7 +159,7 @@ impl Refusal {
         match self {
             Self::NotPost => Some((header::ALLOW, HeaderValue::from_static("POST"))),
             Self::NotAdmitted => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
-            Self::Unread | Self::NoMemory | Self::NoRoom => {
+            Self::Unread | Self::NoMemory | Self::NoRoom | Self::NotStored => {
                 Some((header::RETRY_AFTER, HeaderValue::from_static(http::RETRY_AFTER)))
             }
             Self::TooMany(wait) => Some((header::RETRY_AFTER, HeaderValue::from(seconds(*wait)))),
@@ -225,6 +230,7 @@ mod tests {
             (Refusal::Unread, 503, Some("retry-after: 5")),
             (Refusal::NoMemory, 503, Some("retry-after: 5")),
             (Refusal::NoRoom, 503, Some("retry-after: 5")),
+            (Refusal::NotStored, 503, Some("retry-after: 5")),
             (Refusal::NoFilter, 500, None),
         ] {
             let response = Answer::from(refusal.clone()).response();

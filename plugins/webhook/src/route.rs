@@ -114,7 +114,8 @@ impl Webhook {
             let (admitted, outcome) = match self.admit(&endpoint, &call.head, body, &bodies).await {
                 Ok(body) => {
                     let answer = self.answer(&endpoint, &mut call, body, &bodies, &mut seen);
-                    (true, Box::pin(answer).await)
+                    let answer = Box::pin(answer).await;
+                    (true, answer.or_else(|why| Ok(self.not_stored(&id, &mut seen, &why.message))))
                 }
                 Err(refusal) => (false, Ok(refusal.into())),
             };
@@ -127,6 +128,18 @@ impl Webhook {
     /// Logs a problem of an endpoint.
     pub fn problem(&self, endpoint: &str, what: &str) {
         crate::say(&self.host, endpoint, what);
+    }
+
+    /// Answers a call that cannot be stored, so that its sender repeats it.
+    fn not_stored(&self, endpoint: &str, seen: &mut Delivery, why: &str) -> Answer {
+        self.say_once_a_minute(endpoint, &format!("cannot store a call: {why}"));
+        seen.why = Some(why.to_owned());
+        Refusal::NotStored.into()
+    }
+
+    /// Returns why nothing can be stored now, if that is the case.
+    pub fn lost_storage(&self) -> Option<String> {
+        self.host.lost_storage().ok().flatten()
     }
 
     /// Authenticates the sender. With a token, nothing of the body is read before.
@@ -254,15 +267,16 @@ impl Webhook {
             }
         };
         if let Some(first) = first.filter(|_| answer.status.is_success()) {
-            // The event was fired, so a failure here must not make the sender repeat the delivery.
-            if let Err(why) = Box::pin(first.store(&answer)).await {
-                self.problem(&endpoint.id, &format!("cannot store the answer to a delivery: {why}"));
-            }
+            // The event was fired. The repeated delivery stores the answer, and fires nothing.
+            Box::pin(first.store(&answer)).await?;
         }
         Ok(answer)
     }
 
     /// Passes the call to the endpoint's target.
+    ///
+    /// # Errors
+    /// The call cannot be stored.
     pub async fn deliver(
         self: &Arc<Self>,
         endpoint: &Endpoint,
@@ -271,6 +285,9 @@ impl Webhook {
         seen: &mut Delivery,
         first: Option<&First>,
     ) -> Result<Answer, Thrown> {
+        if let Some(lost) = self.lost_storage() {
+            return Err(Thrown::new(lost));
+        }
         match &endpoint.target {
             Target::Automation => automation::call(self, endpoint, admitted, bodies, seen, first).await,
             Target::Bot(target) => Box::pin(bot::call(self, endpoint, target, admitted, seen)).await,

@@ -12,6 +12,7 @@ mod extras;
 mod filters;
 mod malformed;
 mod more_senders;
+mod not_stored;
 mod ordered;
 mod replays;
 mod senders;
