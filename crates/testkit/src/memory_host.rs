@@ -86,7 +86,7 @@ pub struct Builder {
     folder: PathBuf,
     yaml: Yaml,
     log: Lines,
-    started: Option<Timestamp>,
+    clock: Option<Clock>,
     may_fail: bool,
     sessions: Option<SessionStore>,
     automations: Option<AutomationStore>,
@@ -227,8 +227,14 @@ impl Builder {
 
     /// Sets the time at the start.
     #[must_use]
-    pub fn started(mut self, at: Timestamp) -> Self {
-        self.started = Some(at);
+    pub fn started(self, at: Timestamp) -> Self {
+        self.clock(Clock::following_tokio(at))
+    }
+
+    /// Sets the clock. The default one follows tokio's time from the beginning of 2026 on.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
         self
     }
 
@@ -279,8 +285,9 @@ impl Builder {
     pub async fn start(self) -> MemoryHost {
         let log = self.log;
         let written = log.clone();
-        let started = self.started.unwrap_or_else(|| "2026-01-01T00:00:00Z".parse().expect("a timestamp"));
-        let clock = Clock::following_tokio(started);
+        let clock = self
+            .clock
+            .unwrap_or_else(|| Clock::following_tokio("2026-01-01T00:00:00Z".parse().expect("a timestamp")));
         let gate = self.people.map_or_else(Gate::default, Gate::of);
         let host = Host::new(self.options, clock, Log::new(move |line| written.write(line)), self.yaml, gate);
         if let Some(here) = self.here {

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::catalogue::History;
+use jiff::{SignedDuration, Timestamp};
 use ostler_contract::limit;
 use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationRunOrigin, AutomationTriggeredRunOrigin,
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
+use super::catalogue::History;
 use super::lanes::Cause;
 use super::plan::{Due, Occurrence, most_runs};
 use crate::automations::Automations;
@@ -17,39 +18,79 @@ use crate::core::tasks;
 
 /// How long to sleep before reading the clock again: it may be adjusted, and the machine may sleep.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-
 /// How often to look whether data can be stored again.
 const LOOK_FOR_STORAGE: Duration = Duration::from_secs(1);
 
+/// How far the clock can differ from the time that has passed without being set.
+const SLEWED: SignedDuration = SignedDuration::from_secs(1);
+
+/// How long the clock must not have been set before an automation whose date has passed is switched off, which is stored.
+const SETTLED: Duration = Duration::from_secs(600);
+
+/// The clock as it was at the last look.
+struct Look {
+    clock: Timestamp,
+    at: Instant,
+    /// Since when it was not set, as far as is known.
+    steady_since: Instant,
+}
+
+impl Look {
+    fn first(clock: Timestamp) -> Self {
+        let at = Instant::now();
+        Self { clock, at, steady_since: at }
+    }
+
+    /// Looks again. Returns whether the clock was set back since the last look.
+    fn again(&mut self, clock: Timestamp) -> bool {
+        let passed = SignedDuration::try_from(self.at.elapsed()).unwrap_or(SignedDuration::MAX);
+        let ahead = clock.duration_since(self.clock).saturating_sub(passed);
+        (self.clock, self.at) = (clock, Instant::now());
+        if ahead.abs() > SLEWED {
+            self.steady_since = self.at;
+        }
+        ahead < -SLEWED
+    }
+
+    fn is_settled(&self) -> bool {
+        self.at.duration_since(self.steady_since) >= SETTLED
+    }
+}
+
 /// Starts due runs for as long as the host runs. While nothing can be stored, they wait.
 pub(super) async fn serve_schedules(automations: Weak<Automations>) {
+    let mut look: Option<Look> = None;
     loop {
         let Some(running) = automations.upgrade().filter(|automations| !automations.core.is_stopping())
         else {
             return;
         };
+        let now = running.core.clock.now();
+        let look = look.get_or_insert_with(|| Look::first(now));
+        if look.again(now) {
+            running.correct_schedules(now).await;
+        }
         if running.core.lost_storage().is_some() {
             drop(running);
             sleep(LOOK_FOR_STORAGE).await;
             continue;
         }
-        let due = running.plans.lock().take_due(running.core.clock.now());
+        let due = running.plans.lock().take_due(now, look.is_settled());
         for due in due {
             running.serve_due(due).await;
         }
-        let next = running.plans.lock().next();
-        let changed = running.planned.clone();
-        let now = running.core.clock.now();
+        let (next, is_waiting) = {
+            let plans = running.plans.lock();
+            (plans.next(now), plans.is_waiting())
+        };
+        let (clock, changed) = (running.core.clock.clone(), running.planned.clone());
         drop(running);
-        match next {
-            Some(next) => {
-                let wait = Duration::try_from(next.duration_since(now)).unwrap_or_default().min(LOOK_AGAIN);
-                tokio::select! {
-                    () = sleep(wait) => {}
-                    () = changed.notified() => {}
-                }
-            }
-            None => changed.notified().await,
+        let wait = next.map_or(LOOK_AGAIN, |next| {
+            Duration::try_from(next.duration_since(clock.now())).unwrap_or_default().min(LOOK_AGAIN)
+        });
+        tokio::select! {
+            () = sleep(wait), if is_waiting => {}
+            () = changed.notified() => {}
         }
     }
 }
@@ -77,13 +118,14 @@ impl Automations {
         let kept = &history.progress;
         let planned = {
             let mut plans = self.plans.lock();
-            plans.set(id, before, definition, kept.as_ref(), self.core.clock.now());
+            let now = self.core.clock.now();
+            plans.set(id, before, definition, kept.as_ref(), now);
             for run in &history.runs.runs {
                 // The host stopped after it stored the run and before it stored the progress.
                 if let AutomationRunOrigin::Trigger(origin) = &run.origin
                     && let Some(at) = origin.scheduled_for.as_ref().and_then(|at| at.parse().ok())
                 {
-                    plans.passed(id, &origin.trigger_id, at);
+                    plans.passed(id, &origin.trigger_id, at, now);
                 }
             }
             plans.progress(id)
@@ -92,6 +134,22 @@ impl Automations {
         let nothing = planned.schedules.is_empty() && planned.run_count.is_none();
         if kept.as_ref() != Some(&planned) && !(nothing && kept.is_none() && before.is_none()) {
             self.keep_progress(id).await;
+        }
+    }
+
+    /// Plans schedules again that were planned by a clock that was ahead, and stores their progress.
+    async fn correct_schedules(&self, now: Timestamp) {
+        let corrected = self.plans.lock().correct(now);
+        if corrected.is_empty() {
+            return;
+        }
+        self.core.log.warn(format_args!(
+            "the clock was set back to {now}; the next runs of {} automations are planned again",
+            corrected.len()
+        ));
+        for id in corrected {
+            self.show_schedules(&self.core.fanout, &id);
+            self.keep_progress(&id).await;
         }
     }
 

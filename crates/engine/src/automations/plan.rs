@@ -42,6 +42,28 @@ struct Planned {
     skips: bool,
     /// `None` after the last occurrence.
     next: Option<Timestamp>,
+    /// The latest occurrence that was due.
+    last: Option<Timestamp>,
+}
+
+impl Planned {
+    /// Plans the next occurrence again if it is later than the one after now, as it is if the clock was ahead when it was
+    /// computed. Returns whether it changed.
+    fn correct(&mut self, now: Timestamp) -> bool {
+        let Some(next) = self.next else { return false };
+        // What was just due does not come again if the clock is set back by a moment.
+        let from = self.last.filter(|last| *last > now && !is_ahead(*last, now)).unwrap_or(now);
+        let latest = self.schedule.after(from).filter(|latest| *latest < next);
+        if latest.is_some() {
+            self.next = latest;
+        }
+        latest.is_some()
+    }
+}
+
+/// Whether an occurrence is so far after `now` that it was due by a clock that was ahead.
+fn is_ahead(occurrence: Timestamp, now: Timestamp) -> bool {
+    occurrence.duration_since(now) > ON_TIME
 }
 
 /// An occurrence that starts a run.
@@ -130,13 +152,16 @@ impl Plans {
                         (None, Some(next)) => Some(next),
                         (None, None) => schedule.after(now),
                     };
-                schedules.push(Planned {
+                let mut planned = Planned {
                     trigger: trigger.id.clone(),
                     written: trigger.schedule.clone(),
                     schedule,
                     skips,
                     next,
-                });
+                    last: same.and_then(|same| same.last),
+                };
+                planned.correct(now);
+                schedules.push(planned);
             }
             let until = last_date(definition);
             if !schedules.is_empty() || until.is_some() {
@@ -146,8 +171,12 @@ impl Plans {
         self.shown(id)
     }
 
-    /// Skips an occurrence whose run was stored although its progress was not.
-    pub fn passed(&mut self, id: &str, trigger: &str, occurrence: Timestamp) {
+    /// Skips an occurrence whose run was stored although its progress was not. One after `now` was due by a clock that was
+    /// ahead, and comes again.
+    pub fn passed(&mut self, id: &str, trigger: &str, occurrence: Timestamp, now: Timestamp) {
+        if is_ahead(occurrence, now) {
+            return;
+        }
         let Some(mut plan) = self.take(id) else { return };
         for planned in plan.schedules.iter_mut().filter(|planned| planned.trigger == trigger) {
             if planned.next.is_some_and(|next| next <= occurrence) {
@@ -157,28 +186,50 @@ impl Plans {
         self.put(id, plan);
     }
 
+    /// Plans every schedule again whose next occurrence was computed by a clock that was ahead. Returns the automations that
+    /// have such schedules.
+    pub fn correct(&mut self, now: Timestamp) -> Vec<String> {
+        let ids: Vec<String> = self.plans.keys().cloned().collect();
+        let mut corrected = Vec::new();
+        for id in ids {
+            let Some(mut plan) = self.take(&id) else { continue };
+            // All of them: each is corrected, whether or not one was before.
+            let changed =
+                plan.schedules.iter_mut().filter_map(|planned| planned.correct(now).then_some(())).count();
+            self.put(&id, plan);
+            if changed > 0 {
+                corrected.push(id);
+            }
+        }
+        corrected
+    }
+
     pub fn remove(&mut self, id: &str) {
         self.take(id);
         self.counts.remove(id);
     }
 
-    /// Returns what is due, and plans each schedule's next occurrence after now.
-    pub fn take_due(&mut self, now: Timestamp) -> Vec<Due> {
+    /// Returns what is due, and plans each schedule's next occurrence after now. Automations whose date has passed start no
+    /// runs, and expire once the clock `is_settled`.
+    pub fn take_due(&mut self, now: Timestamp, is_settled: bool) -> Vec<Due> {
         let mut all = Vec::new();
-        while let Some((at, id)) = self.due.first().cloned()
-            && at <= now
-        {
-            let Some(mut plan) = self.take(&id) else { break };
+        let due = self.due.iter().take_while(|(at, _)| *at <= now);
+        let ids: Vec<String> = due.map(|(_, id)| id.clone()).collect();
+        for id in ids {
+            let Some(mut plan) = self.take(&id) else { continue };
             let mut due = Due { automation: id.clone(), occurrences: Vec::new(), expired: false };
+            let mut is_planned_again = false;
             for planned in &mut plan.schedules {
                 let Some(next) = planned.next.filter(|next| *next <= now) else { continue };
                 planned.next = planned.schedule.after(now);
+                is_planned_again = true;
                 let on_time = if planned.skips { ON_TIME_OR_SKIPPED } else { ON_TIME };
                 let late = now.duration_since(next) > on_time;
                 let occurrence = match late {
                     true => planned.schedule.latest(now).unwrap_or(next),
                     false => next,
                 };
+                planned.last = Some(occurrence);
                 // An occurrence that is on time is not a missed one, even if earlier ones were missed.
                 let catch_up = now.duration_since(occurrence) > on_time;
                 if plan.until.is_none_or(|until| occurrence <= until) && !(catch_up && planned.skips) {
@@ -189,18 +240,25 @@ impl Plans {
                     });
                 }
             }
-            due.expired = plan.until.is_some_and(|until| until <= now);
+            due.expired = is_settled && plan.until.is_some_and(|until| until <= now);
             if !due.expired {
                 self.put(&id, plan);
             }
-            all.push(due);
+            if due.expired || is_planned_again {
+                all.push(due);
+            }
         }
         all
     }
 
-    /// Returns when something is next due.
-    pub fn next(&self) -> Option<Timestamp> {
-        self.due.first().map(|(at, _)| *at)
+    /// Returns when something is next due after `now`.
+    pub fn next(&self, now: Timestamp) -> Option<Timestamp> {
+        self.due.iter().map(|(at, _)| *at).find(|at| *at > now)
+    }
+
+    /// Whether something is due, now or later.
+    pub fn is_waiting(&self) -> bool {
+        !self.due.is_empty()
     }
 
     pub fn shown(&self, id: &str) -> ScheduleState {

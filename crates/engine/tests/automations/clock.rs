@@ -1,8 +1,13 @@
 //! Schedules: they fire in their own time zone, catch up once, and stop where they were told to.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use crate::support::{Kept, Yard, pass, settle, statuses};
+use jiff::{SignedDuration, Timestamp};
 use ostler_contract::points::{AutomationProgress, ScheduleProgress};
 use ostler_contract::{Value, json};
+use ostler_engine::Clock;
 use ostler_testkit::{MemoryHost, Stage};
 
 const HOUR: u64 = 3600;
@@ -204,4 +209,128 @@ async fn schedules_are_advertised_only_where_they_fire() {
     pass(600).await;
     settle().await;
     assert_eq!((kept.runs_of("clock").len(), stage.started()), (0, 0));
+}
+
+/// A clock that can be set: by how many seconds it is ahead of the time that passes.
+#[derive(Clone)]
+struct SetClock(Arc<AtomicI64>);
+
+impl SetClock {
+    fn right() -> Self {
+        Self(Arc::default())
+    }
+
+    fn set(&self, ahead: i64) {
+        self.0.store(ahead, Ordering::SeqCst);
+    }
+
+    /// The clock of a host that starts now.
+    fn clock(&self) -> Clock {
+        let (passes, ahead) = (Clock::following_tokio(BEGIN.parse().unwrap()), self.0.clone());
+        Clock::new(move || passes.now() + SignedDuration::from_secs(ahead.load(Ordering::SeqCst)))
+    }
+
+    async fn yard(&self, kept: &Kept) -> Yard {
+        Yard::with(kept, Stage::default(), |builder| builder.clock(self.clock())).await
+    }
+}
+
+const BEGIN: &str = "2026-01-01T00:00:00Z";
+const DAY: i64 = 24 * 3600;
+
+/// Every minute, with a run for each occurrence.
+fn minutes(policy: &str) -> Value {
+    let mut minutes = at("* * * * *", "UTC");
+    minutes["triggers"][0]["misfirePolicy"] = policy.into();
+    minutes["_meta"] = json!({ "ostler": { "overlap": "parallel" } });
+    minutes
+}
+
+fn scheduled(kept: &Kept, id: &str) -> Vec<String> {
+    kept.runs_of(id).iter().map(|run| run["origin"]["scheduledFor"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn schedules_go_on_from_the_time_to_which_the_clock_is_set() {
+    for policy in ["runOnce", "skip"] {
+        // Back and forth, from a clock that was right and from one that was wrong.
+        for steps in [[-7200, 0], [7200, 0], [-120, 0], [400 * DAY, 0], [-400 * DAY, 0], [DAY, -DAY], [90, 3]]
+        {
+            let (kept, clock) = (Kept::default(), SetClock::right());
+            kept.put("minutes", minutes(policy));
+            let mut yard = clock.yard(&kept).await;
+            pass(90).await;
+            assert_eq!(scheduled(&kept, "minutes"), ["2026-01-01T00:01:00.000Z"]);
+            let mut seen = 1;
+            for ahead in steps {
+                clock.set(ahead);
+                // A look at the clock, and two occurrences.
+                pass(30 + 120).await;
+                let now = yard.host.host.core.clock.now();
+                let runs = scheduled(&kept, "minutes");
+                assert!((1..=4).contains(&(runs.len() - seen)), "{policy} {steps:?} {ahead}: {runs:?}");
+                seen = runs.len();
+                let next = yard.entry("minutes").await["nextRunAt"].as_str().unwrap().to_owned();
+                let stored = kept.progress.lock().unwrap()["minutes"].schedules[0].next.clone();
+                assert_eq!(next, stored);
+                let left = next.parse::<Timestamp>().unwrap().duration_since(now);
+                assert!((0..=60).contains(&left.as_secs()), "{policy} {steps:?} {ahead}: {next} at {now}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_occurrence_does_not_come_again_when_the_clock_is_set_back_by_a_moment() {
+    let (kept, clock) = (Kept::default(), SetClock::right());
+    kept.put("minutes", minutes("runOnce"));
+    let _yard = clock.yard(&kept).await;
+    pass(65).await;
+    for ahead in [-10, -20, -30] {
+        clock.set(ahead);
+        pass(10).await;
+    }
+    assert_eq!(scheduled(&kept, "minutes"), ["2026-01-01T00:01:00.000Z"]);
+    pass(60).await;
+    assert_eq!(scheduled(&kept, "minutes"), ["2026-01-01T00:01:00.000Z", "2026-01-01T00:02:00.000Z"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_wrong_clock_stored_does_not_silence_a_schedule_after_a_restart() {
+    let (kept, clock) = (Kept::default(), SetClock::right());
+    kept.put("minutes", minutes("skip"));
+    kept.put("daily", at("0 9 * * *", "UTC"));
+    clock.set(400 * DAY);
+    let yard = clock.yard(&kept).await;
+    pass(90).await;
+    assert_eq!(scheduled(&kept, "minutes"), ["2027-02-05T00:01:00.000Z"]);
+    yard.host.host.close().await;
+    drop(yard);
+    clock.set(0);
+    let mut yard = clock.yard(&kept).await;
+    for (id, next) in [("minutes", "2026-01-01T00:01:00.000Z"), ("daily", "2026-01-01T09:00:00.000Z")] {
+        assert_eq!(yard.entry(id).await["nextRunAt"], next);
+        assert_eq!(kept.progress.lock().unwrap()[id].schedules[0].next, next);
+    }
+    pass(90).await;
+    assert_eq!(scheduled(&kept, "minutes")[1..], ["2026-01-01T00:01:00.000Z"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_ahead_for_minutes_switches_no_schedule_off() {
+    let (kept, clock) = (Kept::default(), SetClock::right());
+    let mut until = minutes("skip");
+    until["disableConditions"] = json!([{ "kind": "afterDate", "date": "2026-01-02T00:00:00Z" }]);
+    kept.put("until", until);
+    let _yard = clock.yard(&kept).await;
+    pass(90).await;
+    clock.set(10 * DAY);
+    pass(300).await;
+    assert_eq!((kept.runs_of("until").len(), kept.enabled("until")), (1, true));
+    clock.set(0);
+    pass(90).await;
+    assert!(kept.runs_of("until").len() > 1 && kept.enabled("until"));
+    clock.set(10 * DAY);
+    pass(700).await;
+    assert!(!kept.enabled("until"));
 }
