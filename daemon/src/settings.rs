@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use jiff::tz::TimeZone;
+use ostler_contract::time_zone::time_zone;
 use ostler_contract::{JsonObject, Secret};
 use ostler_engine::usage::{UsageOptions, UsagePer};
 use ostler_engine::{HostOptions, Links, Log};
@@ -479,10 +480,10 @@ fn usage(files: &ConfigFiles, warnings: &mut Vec<String>) -> UsageOptions {
         Per::Turn => UsagePer::Turn,
         Per::Report => UsagePer::Report,
     };
-    let named = said.timezone.as_deref().map(|name| (name, TimeZone::get(name)));
+    let named = said.timezone.as_deref().map(|name| (name, time_zone(name)));
     let timezone = match named {
-        Some((_, Ok(zone))) => zone,
-        Some((name, Err(_))) => {
+        Some((_, Some(zone))) => zone,
+        Some((name, None)) => {
             warnings.push(format!(
                 "{}: unknown time zone {name}; using the system's",
                 files.at("usage.timezone")

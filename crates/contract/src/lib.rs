@@ -64,6 +64,7 @@ pub mod shape;
 pub mod shared_runs;
 pub mod stores;
 pub mod thrown;
+pub mod time_zone;
 pub mod tools_endpoint;
 pub mod users;
 pub mod vault_name;

@@ -4,6 +4,7 @@ use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use ostler_contract::time_zone::time_zone;
 use ostler_protocol::wire::state::AutomationSchedule;
 
 const FIELDS: [&str; 5] = ["minute", "hour", "day of month", "month", "day of week"];
@@ -29,7 +30,7 @@ impl Schedule {
             .build()
             .parse(expression)
             .map_err(|why| format!("schedule.expression {expression} cannot be read: {why}"))?;
-        let zone = TimeZone::get(&written.time_zone).map_err(|_| {
+        let zone = time_zone(&written.time_zone).ok_or_else(|| {
             format!(
                 "schedule.timeZone {} is not a time zone this host knows, as Europe/Berlin or UTC",
                 written.time_zone
@@ -191,6 +192,8 @@ mod tests {
             next("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2),
             ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]
         );
+        // Nor is it due again for who asks between the two.
+        assert_eq!(next("30 2 * * *", "Europe/Berlin", "2026-10-25T01:00:00Z", 1), ["2026-10-26T01:30:00Z"]);
     }
 
     #[test]
