@@ -1,4 +1,5 @@
-//! Writing: a file is complete at any time, and a link at the end of a path is never followed.
+//! Writing: a file is complete at any time, and a link at the end of a path is never followed. A change is durable when its call
+//! returns.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Write as _};
@@ -74,7 +75,8 @@ impl Roots {
         let failed = |error: io::Error| refusal(uri, &error);
         let found = named.found().map_err(failed)?;
         let found = found.ok_or_else(|| refusal(uri, &ErrorKind::NotFound.into()))?;
-        remove(&named, &found, recursive).map_err(failed)
+        remove(&named, &found, recursive).map_err(failed)?;
+        sync(&named.folder).map_err(failed)
     }
 
     pub fn mkdir(&self, uri: &str) -> Result<(), RpcError> {
@@ -84,6 +86,7 @@ impl Roots {
         let _alone: Vec<_> = path.iter().filter_map(alone_for).collect();
         self.is_changeable(&place)?;
         self.at(&place, |root, path| {
+            let missing = path.ancestors().take_while(|path| !root.exists(path)).count();
             match root.create_dir_all(path) {
                 Err(error) if root.metadata(path).is_ok_and(|found| found.is_dir()) => drop(error),
                 Err(error) if error.kind() == ErrorKind::NotADirectory => {
@@ -91,7 +94,11 @@ impl Roots {
                 }
                 made => made?,
             }
-            Ok(())
+            // The folders in which one was created.
+            path.ancestors().skip(1).take(missing).try_for_each(|path| match path.as_os_str().is_empty() {
+                true => sync(root),
+                false => sync(&root.open_dir(path)?),
+            })
         })
     }
 
@@ -131,14 +138,19 @@ impl Roots {
         if !keep {
             match from.folder.rename(&from.name, &to.folder, &to.name) {
                 Err(error) if error.kind() == ErrorKind::CrossesDevices => {}
-                done => return done.map_err(at_destination),
+                done => {
+                    done.and_then(|()| sync(&to.folder)).map_err(at_destination)?;
+                    return sync(&from.folder).map_err(at_source);
+                }
             }
         }
-        copy(&from.folder, &from.name, &to.folder, &to.name).map_err(at_destination)?;
-        match keep {
-            true => Ok(()),
-            false => remove(&from, &found, true).map_err(at_source),
+        copy(&from.folder, &from.name, &to.folder, &to.name)
+            .and_then(|()| sync_copy(&to, &found))
+            .map_err(at_destination)?;
+        if keep {
+            return Ok(());
         }
+        remove(&from, &found, true).and_then(|()| sync(&from.folder)).map_err(at_source)
     }
 }
 
@@ -173,7 +185,60 @@ fn put(named: &NamedFile, bytes: &[u8], before: Option<&Metadata>) -> io::Result
         file.as_file().set_permissions(before.permissions())?;
     }
     file.as_file().sync_all()?;
-    file.replace(&named.name)
+    file.replace(&named.name)?;
+    sync(&named.folder)
+}
+
+/// Syncs a folder, so that changes of its names are durable.
+fn sync(folder: &Dir) -> io::Result<()> {
+    // On other systems a folder cannot be opened, and renames are durable without this.
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    // Some file systems over a network sync no folders.
+    let unneeded =
+        |error: &io::Error| matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported);
+    // The folder itself may be open without the right to sync it.
+    match folder.open(".")?.sync_all() {
+        Err(error) if unneeded(&error) => Ok(()),
+        synced => synced,
+    }
+}
+
+/// Syncs what was copied to a name, and the name.
+fn sync_copy(to: &NamedFile, copied: &Metadata) -> io::Result<()> {
+    if copied.is_file() {
+        to.folder.open(&to.name)?.sync_all()?;
+    } else if copied.is_dir() {
+        sync_tree(&to.folder.open_dir(&to.name)?)?;
+    }
+    sync(&to.folder)
+}
+
+/// Syncs everything in a folder.
+#[cfg(target_os = "linux")]
+fn sync_tree(folder: &Dir) -> io::Result<()> {
+    // One sync of the file system takes less time than one of each file.
+    Ok(rustix::fs::syncfs(folder.open(".")?)?)
+}
+
+/// Syncs everything in a folder.
+#[cfg(not(target_os = "linux"))]
+fn sync_tree(folder: &Dir) -> io::Result<()> {
+    let mut left = vec![folder.try_clone()?];
+    while let Some(folder) = left.pop() {
+        for entry in folder.entries()? {
+            let entry = entry?;
+            let found = entry.metadata()?;
+            if found.is_dir() {
+                left.push(entry.open_dir()?);
+            } else if found.is_file() {
+                entry.open()?.sync_all()?;
+            }
+        }
+        sync(&folder)?;
+    }
+    Ok(())
 }
 
 fn remove(named: &NamedFile, found: &Metadata, recursive: bool) -> io::Result<()> {

@@ -650,3 +650,67 @@ fn tree(folder: &Path) -> Vec<(PathBuf, String)> {
     found.sort();
     found
 }
+
+/// The calls of the system that change names, and those that make them durable.
+const TRACED: &str = "rename,renameat,renameat2,unlink,unlinkat,rmdir,mkdir,mkdirat,fsync,fdatasync,syncfs";
+
+/// Changes files below a folder, each in folders that no other change touches.
+async fn change_files(folder: &Path) {
+    for (path, text) in [("d/old", "x"), ("a/f", "x"), ("c1/f", "x"), ("t1/tree/sub/f", "x")] {
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    for name in ["w", "m", "b", "c2", "t2"] {
+        fs::create_dir(folder.join(name)).unwrap();
+    }
+    let files = Arc::new(DiskFiles::new(&[folder.to_owned()])).into_point();
+    let uri = |path: &str| format!("file://{}", folder.join(path).display());
+    let moved = |from: &str, to: &str| (uri(from), uri(to), ResourceTransfer::default(), Default::default());
+    files.write.as_ref().unwrap().unbounded((uri("w/new"), text("x"), Default::default())).await.unwrap();
+    files.mkdir.as_ref().unwrap().unbounded((uri("m/x/y"), Default::default())).await.unwrap();
+    files.delete.as_ref().unwrap().unbounded((uri("d/old"), false, Default::default())).await.unwrap();
+    files.r#move.as_ref().unwrap().unbounded(moved("a/f", "b/f")).await.unwrap();
+    files.copy.as_ref().unwrap().unbounded(moved("c1/f", "c2/f")).await.unwrap();
+    files.copy.as_ref().unwrap().unbounded(moved("t1/tree", "t2/tree")).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_change_of_files_is_synced() {
+    if let Some(folder) = crate::killed::folder() {
+        return change_files(&folder).await;
+    }
+    let (dir, trace) = (tempfile::tempdir().unwrap(), tempfile::NamedTempFile::new().unwrap());
+    let folder = dir.path().canonicalize().unwrap();
+    // Its place in Debian, which need not be in the `PATH` of a test.
+    let traced = std::process::Command::new("/usr/bin/strace")
+        .args(["-f", "-qq", "-yy", "-s", "4096", "-e"])
+        .arg(format!("trace={TRACED}"))
+        .arg("-o")
+        .arg(trace.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "files::every_change_of_files_is_synced", "--test-threads=1"])
+        .env(crate::killed::FOLDER, &folder)
+        .output();
+    let traced = match traced {
+        Ok(traced) => traced,
+        Err(error) => return crate::not_run::not_run(&format!("strace cannot be started: {error}")),
+    };
+    let lines = fs::read_to_string(trace.path()).unwrap();
+    if !traced.status.success() && lines.is_empty() {
+        let why = String::from_utf8_lossy(&traced.stderr).into_owned();
+        return crate::not_run::not_run(&format!("strace cannot trace: {why}"));
+    }
+    assert!(traced.status.success(), "{}", String::from_utf8_lossy(&traced.stdout));
+    let last = |call: &dyn Fn(&str) -> bool, path: &str| {
+        let named = format!("<{}>", folder.join(path).display());
+        lines.lines().enumerate().filter(|(_, line)| call(line) && line.contains(&named)).last()
+    };
+    let is_sync = |line: &str| line.contains("sync(") || line.contains("syncfs(");
+    for path in ["w", "m", "m/x", "d", "a", "b", "c2", "c2/f", "t2", "t2/tree"] {
+        let synced = last(&is_sync, path).unwrap_or_else(|| panic!("{path} is not synced:\n{lines}"));
+        if let Some(changed) = last(&|line| !is_sync(line), path) {
+            assert!(changed.0 < synced.0, "{path} changes after it was synced:\n{lines}");
+        }
+    }
+}

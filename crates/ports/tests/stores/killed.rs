@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-const FOLDER: &str = "OSTLER_PORTS_CHILD_FOLDER";
+/// The variable with the folder of a child.
+pub const FOLDER: &str = "OSTLER_PORTS_CHILD_FOLDER";
 const MARK: &str = "acknowledged ";
 
 /// Where the child works; nothing in the process that starts it.
