@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -116,6 +117,41 @@ impl Postgres {
         server.control(&["start"]);
         server.psql("postgres", "CREATE DATABASE ostler");
         server
+    }
+
+    /// Creates a streaming standby of this server, and starts it.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn standby(&self) -> Self {
+        let folder = tempfile::Builder::new().prefix("ostler-standby").tempdir_in("/tmp").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let standby = Self { folder, programs: self.programs.clone(), port: free_port() };
+        let password = standby.password_file();
+        fs::write(&password, PASSWORD).unwrap();
+        run(unprivileged(&self.programs.join("pg_basebackup"))
+            .args([
+                "--host=127.0.0.1",
+                "--username=ostler",
+                "--checkpoint=fast",
+                "--no-sync",
+                "--write-recovery-conf",
+            ])
+            .arg(format!("--port={}", self.port))
+            .arg("--pgdata")
+            .arg(standby.data())
+            .env("PGPASSWORD", PASSWORD));
+        // It looks for the log of the server again after 100 ms instead of 5 seconds.
+        let settings = format!(
+            "port = {}\nunix_socket_directories = '{}'\nwal_retrieve_retry_interval = 100ms\n",
+            standby.port,
+            standby.folder.path().display()
+        );
+        let mut file =
+            fs::OpenOptions::new().append(true).open(standby.data().join("postgresql.conf")).unwrap();
+        std::io::Write::write_all(&mut file, settings.as_bytes()).unwrap();
+        standby.control(&["start"]);
+        standby
     }
 
     fn create_certificates(&self) {
@@ -234,5 +270,88 @@ impl Drop for Postgres {
             .arg(self.data())
             .stdin(Stdio::null())
             .output();
+    }
+}
+
+/// A running PgBouncer in front of a server. Dropping it ends the process.
+pub struct Pooler {
+    folder: TempDir,
+    process: Child,
+    psql: PathBuf,
+    server: u16,
+    /// Its port on 127.0.0.1.
+    pub port: u16,
+}
+
+impl Pooler {
+    /// Starts PgBouncer with the defaults of its package and these lines of its configuration. Returns `None` where it is not
+    /// installed.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn start(server: &Postgres, settings: &str) -> Option<Self> {
+        let program = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"]
+            .map(Path::new)
+            .into_iter()
+            .find(|path| path.exists())?;
+        let folder = tempfile::Builder::new().prefix("ostler-pgbouncer").tempdir_in("/tmp").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let port = free_port();
+        Self::configure(folder.path(), (server.port, port), settings);
+        let log = fs::File::create(folder.path().join("log")).unwrap();
+        let process = unprivileged(program)
+            .arg(folder.path().join("pgbouncer.ini"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let pooler = Self { folder, process, psql: server.programs.join("psql"), server: server.port, port };
+        let end = Instant::now() + Duration::from_secs(30);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let log = || fs::read_to_string(pooler.folder.path().join("log")).unwrap();
+            assert!(Instant::now() < end, "PgBouncer does not listen: {}", log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(pooler)
+    }
+
+    fn configure(folder: &Path, (server, port): (u16, u16), settings: &str) {
+        let text = format!(
+            "[databases]\nostler = host=127.0.0.1 port={server} dbname=ostler user=ostler password={PASSWORD}\n\n\
+             [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\nadmin_users = any\n{settings}\n"
+        );
+        let (file, new) = (folder.join("pgbouncer.ini"), folder.join("new.ini"));
+        fs::write(&new, text).unwrap();
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::rename(new, file).unwrap();
+    }
+
+    /// Replaces the lines of its configuration while it runs.
+    ///
+    /// # Panics
+    /// It has ended.
+    pub fn reload(&self, settings: &str) {
+        Self::configure(self.folder.path(), (self.server, self.port), settings);
+        let port = format!("--port={}", self.port);
+        run(Command::new(&self.psql).args([
+            "--host=127.0.0.1",
+            &port,
+            "--command=RELOAD",
+            "--username=any",
+            "pgbouncer",
+        ]));
+    }
+
+    /// Returns the URL of the database `ostler` through it.
+    pub fn url(&self) -> String {
+        format!("postgresql://ostler@127.0.0.1:{}/ostler", self.port)
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ostler_contract::JsonObject;
 use ostler_engine::users::UsersFile;
-use ostler_plugin_postgres::{Direct, NAME, Status};
+use ostler_plugin_postgres::{Direct, NAME, Status, remedy};
 
 use super::{Check, disk};
 pub(super) use crate::database::options;
@@ -24,7 +24,10 @@ pub(super) async fn check(
     let direct = match Direct::connect(options, config_dir).await {
         Ok(direct) => direct,
         Err(why) => {
-            let fix = format!("correct the options of {NAME}, or start the server; see docs/postgres.md");
+            let fix = match remedy(&why) {
+                Some(remedy) => remedy.to_owned(),
+                None => format!("correct the options of {NAME}, or start the server; see docs/postgres.md"),
+            };
             return failed(why.message, &fix);
         }
     };

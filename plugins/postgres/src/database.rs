@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use deadpool_postgres::{Pool, PoolError};
+use deadpool::managed::Object;
 use ostler_contract::Thrown;
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::stores::Report;
@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::connect::{Connector, SCAN};
+use crate::connect::{Connector, Pool, PoolError, SCAN};
 use crate::failure::{self, Kind};
 use crate::lease::Lease;
 use crate::writer::{Queued, Writer, WriterRequest};
@@ -109,7 +109,9 @@ pub struct Database {
     stop: Arc<Notify>,
     /// Closed once the renewal has ended, and with it the lease.
     renewal: watch::Receiver<()>,
-    statement_timeout: Duration,
+    connector: Connector,
+    /// Held while a probe is written.
+    probing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Database {
@@ -134,7 +136,8 @@ impl Database {
             open: AtomicUsize::new(stores),
             stop,
             renewal,
-            statement_timeout: connector.statement_timeout,
+            connector: connector.clone(),
+            probing: Arc::default(),
         };
         tokio::spawn(Writer::new(connector, lease, waiting, say).run(asked));
         Ok(Arc::new(database))
@@ -181,6 +184,22 @@ impl Database {
             return ready(Err(stopped()));
         }
         Box::pin(async move { answered.await.unwrap_or_else(|_| Err(stopped())) })
+    }
+
+    /// Writes a transaction that changes no data, which shows whether data can be written. At most one of them waits.
+    pub fn probe(self: &Arc<Self>) -> Pending<()> {
+        let database = self.clone();
+        Box::pin(async move {
+            let one = database.probing.clone().lock_owned().await;
+            let written = database.put(Write::new("SELECT 1", vec![], 0));
+            // It stays the only one if its caller waits no longer.
+            let written = tokio::spawn(async move {
+                let written = written.await;
+                drop(one);
+                written
+            });
+            written.await.map_err(Thrown::new)?
+        })
     }
 
     /// Writes without an answer.
@@ -243,13 +262,13 @@ impl Database {
         timeout: Option<Duration>,
     ) -> Result<Vec<Row>, Unread> {
         let client = self.pool.get().await.map_err(|why| match why {
-            PoolError::Backend(why) => Unread::of(&why),
+            PoolError::Backend(why) => Unread { is_lasting: why.is_lasting(), why: why.into() },
             PoolError::Timeout(_) => {
                 Unread::later("PostgreSQL: no connection became free in time (poolSize)")
             }
-            why => Unread::later(&format!("PostgreSQL: {why}")),
+            _ => Unread::later("PostgreSQL: the connections that read are closed"),
         })?;
-        let limit = timeout.unwrap_or(self.statement_timeout) + Duration::from_millis(500);
+        let limit = timeout.unwrap_or(self.connector.statement_timeout) + Duration::from_millis(500);
         let read = async {
             let statement = client.prepare_cached(sql).await?;
             match timeout {
@@ -268,15 +287,16 @@ impl Database {
         match read {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(why)) => {
+                self.connector.notice(&why);
                 let unread = Unread::of(&why);
                 if !unread.is_lasting {
                     // Its state is unknown.
-                    drop(deadpool_postgres::Object::take(client));
+                    drop(Object::take(client));
                 }
                 Err(unread)
             }
             Err(_) => {
-                drop(deadpool_postgres::Object::take(client));
+                drop(Object::take(client));
                 Err(Unread::later("PostgreSQL: no answer in time"))
             }
         }

@@ -73,9 +73,7 @@ impl Direct {
         let settings = options::read(&Options::from(options.clone()), config_dir, &environment)?;
         let cipher = Cipher::new(&settings.vault_key)?;
         let connector = Connector::new(&settings);
-        let (client, connection) = connector.open(ORIGIN, SCAN).await.map_err(|why| thrown(&why))?;
-        connector.drive(connection);
-        joining::check_server(&client).await?;
+        let client = joining::connect_first(&connector, ORIGIN, SCAN).await?;
         Ok(Arc::new(Self { client, cipher, schema: connector.schema }))
     }
 

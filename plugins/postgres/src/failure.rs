@@ -1,4 +1,4 @@
-//! Failures of statements: their messages and their meaning.
+//! Failures of connections and statements: their messages and their meaning.
 
 use std::error::Error as _;
 
@@ -11,11 +11,69 @@ const NO_LEASE: &str = "OS001";
 /// The code of `write_batch` for a transaction that was committed before.
 const COMMITTED: &str = "OS002";
 
+/// What to do about a pooler that shares connections.
+const REMEDY: &str = "connect to PostgreSQL directly, or set pool_mode = session in PgBouncer";
+/// The name of errors with this remedy.
+const POOLED: &str = "PooledConnection";
+
+/// Returns what to do about a failure to connect, if that is known.
+pub fn remedy(why: &Thrown) -> Option<&'static str> {
+    (why.name == POOLED).then_some(REMEDY)
+}
+
+/// Why a connection cannot be used.
+#[derive(Debug)]
+pub enum Unopened {
+    /// The server cannot be reached, or refused something.
+    Failed(Error),
+    /// The host must not use the server now.
+    Unfit(String),
+    /// The connection does not keep its settings.
+    Pooled(String),
+}
+
+impl Unopened {
+    /// Returns the message.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Failed(error) => sentence(error),
+            Self::Unfit(why) => format!("PostgreSQL: {why}"),
+            Self::Pooled(what) => format!(
+                "PostgreSQL: a connection does not keep its state: {what}. A pooler between this host and the server shares \
+                 connections (transaction mode); {REMEDY}"
+            ),
+        }
+    }
+
+    /// Returns whether the same fails again.
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, Self::Failed(error) if kind(error) == Kind::Refused)
+    }
+}
+
+impl From<Error> for Unopened {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Unopened> for Thrown {
+    fn from(why: Unopened) -> Self {
+        match why {
+            Unopened::Failed(error) => thrown(&error),
+            Unopened::Pooled(_) => Self { name: POOLED.to_owned(), ..Self::new(why.sentence()) },
+            Unopened::Unfit(_) => Self::new(why.sentence()),
+        }
+    }
+}
+
 /// What a failed statement means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The connection is closed, or the server is starting, stopping or overloaded, so a retry can succeed.
     Unavailable,
+    /// The server cannot be written, because another one replaced it, or it was set so.
+    ReadOnly,
     /// The host has no lease.
     NoLease,
     /// The transaction was committed before.
@@ -32,9 +90,12 @@ pub fn kind(error: &Error) -> Kind {
     match code.code() {
         NO_LEASE => Kind::NoLease,
         COMMITTED => Kind::Committed,
+        "25006" => Kind::ReadOnly,
         "25P02" => Kind::Aborted,
         // Ended idle transactions; serialization failures and deadlocks.
         "25P03" | "40001" | "40P01" => Kind::Unavailable,
+        // A prepared statement is missing or exists already, because the connection is shared.
+        "26000" | "42P05" => Kind::Unavailable,
         other => match &other[..2] {
             // Connections; insufficient resources; the operator's interventions; system errors.
             "08" | "53" | "58" => Kind::Unavailable,
@@ -50,8 +111,12 @@ pub fn sentence(error: &Error) -> String {
         let hint = match *db.code() {
             SqlState::QUERY_CANCELED => " (statementTimeoutSeconds)",
             SqlState::DISK_FULL => "; the disk of the database is full",
+            SqlState::READ_ONLY_SQL_TRANSACTION => "; another server has replaced it, or it was set so",
             SqlState::INSUFFICIENT_PRIVILEGE => {
                 "; grant the database user the rights that docs/postgres.md lists"
+            }
+            SqlState::INVALID_SQL_STATEMENT_NAME | SqlState::DUPLICATE_PSTATEMENT => {
+                "; a pooler that shares connections (transaction mode) cannot be used"
             }
             _ => "",
         };

@@ -10,13 +10,16 @@ use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use crate::connect::Connector;
+use crate::connect::{Connector, Purpose};
 use crate::failure::thrown;
 use crate::lease::{LENGTH, Lease};
 use crate::migrations::{self, SchemaState};
+use crate::pooler;
 
 /// How long a start waits for the lease of a host that ended without releasing it.
 const PATIENCE: Duration = Duration::from_secs(12);
+/// The limit for connecting for the first time.
+const FIRST: Duration = Duration::from_secs(10);
 /// How long the rows of lost hosts stay, so that the cluster can name them.
 const REMEMBERED: &str = "1 day";
 
@@ -52,10 +55,7 @@ pub async fn acquire(
     incarnation: &str,
     say: &Report,
 ) -> Result<Arc<Lease>, Thrown> {
-    let (client, connection) =
-        connector.open(incarnation, Duration::from_secs(50)).await.map_err(|why| thrown(&why))?;
-    connector.drive(connection);
-    check_server(&client).await?;
+    let client = connect_first(connector, incarnation, Duration::from_secs(50)).await?;
     let begun = Instant::now();
     let mut before: Option<Holder> = None;
     loop {
@@ -124,21 +124,30 @@ impl Holder {
     }
 }
 
-/// Checks that a server can be used.
+/// Connects for the first time, and checks that the server and what is between it and this host can be used.
 ///
 /// # Errors
-/// What is wrong with it.
-pub async fn check_server(client: &Client) -> Result<(), Thrown> {
+/// What is wrong.
+pub async fn connect_first(connector: &Connector, origin: &str, timeout: Duration) -> Result<Client, Thrown> {
+    let opening = connector.open(Purpose { origin, timeout, is_of_lease: true, wake: None });
+    let opened = tokio::time::timeout(FIRST, opening).await.map_err(|_| {
+        Thrown::new("PostgreSQL: no connection within 10 seconds; the server, or a pooler in front of it, is overloaded")
+    })??;
+    pooler::check(connector, &opened).await?;
+    check_server(&opened.client).await?;
+    Ok(opened.client)
+}
+
+async fn check_server(client: &Client) -> Result<(), Thrown> {
     let row = client
         .query_one(
             "SELECT current_setting('server_version_num')::int, current_setting('server_version'),
-                 current_setting('server_encoding'), pg_is_in_recovery()",
+                 current_setting('server_encoding')",
             &[],
         )
         .await
         .map_err(|why| thrown(&why))?;
-    let (number, version, encoding, is_standby): (i32, String, String, bool) =
-        (row.get(0), row.get(1), row.get(2), row.get(3));
+    let (number, version, encoding): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
     if number < 140_000 {
         return Err(Thrown::new(format_args!("PostgreSQL {version} is too old; 14 or newer is required")));
     }
@@ -146,11 +155,6 @@ pub async fn check_server(client: &Client) -> Result<(), Thrown> {
         return Err(Thrown::new(format_args!(
             "the database has the encoding {encoding}; create one with UTF8"
         )));
-    }
-    if is_standby {
-        return Err(Thrown::new(
-            "the server is a standby, which cannot be written; use the address of the primary",
-        ));
     }
     Ok(())
 }

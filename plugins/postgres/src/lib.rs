@@ -35,9 +35,11 @@ pub mod lease;
 mod migrations;
 mod options;
 mod policies;
+mod pooler;
 mod records;
 mod renewal;
 mod runs;
+mod server;
 mod sessions;
 mod shared_runs;
 mod tls;
@@ -60,6 +62,7 @@ use tokio::sync::{Notify, watch};
 
 pub use direct::{Direct, RunningHost, Status};
 pub use edits::{EditedItem, EditedKey, automation_value};
+pub use failure::remedy;
 pub use runs::Retention;
 pub use transfer::ExclusiveSchema;
 

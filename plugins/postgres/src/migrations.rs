@@ -73,15 +73,15 @@ pub async fn lock(client: &Client, schema: &str) -> Result<SchemaState, Thrown> 
     let exists = client.query_opt("SELECT 1 FROM pg_namespace WHERE nspname = $1", &[&schema]).await;
     if exists.map_err(failed)?.is_none() {
         // The name is letters, digits and underscores.
-        client.batch_execute(&format!("CREATE SCHEMA {schema}")).await.map_err(failed)?;
+        client.batch_execute(&format!("CREATE SCHEMA \"{schema}\"")).await.map_err(failed)?;
     }
     client
-        .batch_execute(
-            "CREATE TABLE IF NOT EXISTS migrations (
+        .batch_execute(&format!(
+            "CREATE TABLE IF NOT EXISTS \"{schema}\".migrations (
                  version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
                  applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
-             )",
-        )
+             )"
+        ))
         .await
         .map_err(failed)?;
     applied(client, schema).await
@@ -100,7 +100,8 @@ pub async fn inspect(client: &Client, schema: &str) -> Result<SchemaState, Throw
 }
 
 async fn applied(client: &Client, schema: &str) -> Result<SchemaState, Thrown> {
-    let applied = client.query("SELECT version, name, checksum FROM migrations ORDER BY version", &[]).await;
+    let sql = format!("SELECT version, name, checksum FROM \"{schema}\".migrations ORDER BY version");
+    let applied = client.query(&sql, &[]).await;
     let applied = applied.map_err(failed)?;
     for (at, row) in applied.iter().enumerate() {
         let (version, name, stored): (i32, String, String) = (row.get(0), row.get(1), row.get(2));

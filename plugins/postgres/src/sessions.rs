@@ -135,7 +135,11 @@ impl Sessions {
             set_flags: member!(self, |store: &Arc<Self>, (id, flags): (String, SessionFlags)| {
                 store.set_listed_part(id, "flags".to_owned(), &flags)
             }),
-            config: member!(self, |store: &Arc<Self>, (id,)| store.config(id)),
+            config: member!(self, |store: &Arc<Self>, (id,): (String,)| match id.is_empty() {
+                // No session has this id: a host asks so whether its store works, for `GET /api/ready`.
+                true => store.is_writable(),
+                false => store.config(id),
+            }),
             set_config: member!(self, |store: &Arc<Self>, arguments| store.set_config(arguments)),
             artifacts: member!(self, |store: &Arc<Self>, (id,)| {
                 or_default::<Vec<Value>>(store.part(id, "artifacts".to_owned(), "artifacts of"))
@@ -238,6 +242,12 @@ impl Sessions {
             Ok(write) => self.database.put(write.listed()),
             Err(thrown) => ready(Err(thrown)),
         }
+    }
+
+    /// Finds no session, once a write has succeeded.
+    fn is_writable(self: &Arc<Self>) -> Pending<Option<KeptSession>> {
+        let probed = self.database.probe();
+        Box::pin(async move { probed.await.map(|()| None) })
     }
 
     fn config(self: &Arc<Self>, id: String) -> Pending<Option<KeptSession>> {

@@ -72,7 +72,7 @@ impl ExclusiveSchema {
         let begin = &direct.schema[..direct.schema.len().min(NAME_MAX.saturating_sub(rest.len()))];
         let renamed = format!("{begin}{rest}");
         // Both names are lowercase letters, digits and underscores.
-        let sql = format!("ALTER SCHEMA {} RENAME TO {renamed}", direct.schema);
+        let sql = format!("ALTER SCHEMA \"{}\" RENAME TO \"{renamed}\"", direct.schema);
         direct.client.batch_execute(&sql).await.map_err(|why| thrown(&why))?;
         let found = migrations::inspect(&direct.client, &direct.schema).await?;
         Ok((Self::prepared(direct, &found).await?, Some(renamed)))

@@ -17,9 +17,9 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use crate::batch::{Batch, QueuedWrite};
 use crate::commit::{self, Transaction};
-use crate::connect::{CONNECT, Connector};
+use crate::connect::{CONNECT, Connector, Opened, Purpose};
 use crate::database::{Target, Write, borrowed, pipelined};
-use crate::failure::{self, Kind};
+use crate::failure::{self, Kind, Unopened};
 use crate::lease::Lease;
 
 /// The maximum size of a transaction in bytes, unless a single write is larger.
@@ -137,6 +137,8 @@ pub struct Writer {
     is_late: bool,
     /// The process of the server for the last connection, and when it began.
     process: Option<(i32, String)>,
+    /// How often the server was replaced.
+    changes: u64,
     open: Option<Open>,
     /// The run of the host that writes.
     incarnation: Arc<str>,
@@ -156,6 +158,7 @@ impl Writer {
             say,
             is_late: false,
             process: None,
+            changes: 0,
             open: None,
             incarnation,
             number: 0,
@@ -269,9 +272,9 @@ impl Writer {
         }
         self.open = None;
         let opening = async {
-            let (client, connection) =
-                self.connector.open(&self.incarnation, self.connector.statement_timeout).await?;
-            self.connector.drive(connection);
+            let timeout = self.connector.statement_timeout;
+            let purpose = Purpose { origin: &self.incarnation, timeout, ..Purpose::default() };
+            let Opened { client, changes, .. } = self.connector.open(purpose).await?;
             if let Some(before) = &self.process {
                 // If its connection does not answer, its transaction still has locks, until the server ends it after 5 seconds.
                 client.execute(END_PROCESS, &[&before.0, &before.1]).await?;
@@ -284,13 +287,17 @@ impl Writer {
                      WHERE current_setting('synchronous_commit') = 'off'",
                 )
                 .await?;
-            Ok::<_, Error>((client, (process.get(0), process.get(1))))
+            Ok::<_, Unopened>((client, changes, (process.get(0), process.get(1))))
         };
-        let (client, process) = match tokio::time::timeout(CONNECT, opening).await {
-            Ok(opened) => opened.map_err(|why| failure::sentence(&why))?,
+        let (client, changes, process) = match tokio::time::timeout(CONNECT, opening).await {
+            Ok(opened) => opened.map_err(|why| why.sentence())?,
             Err(_) => return Err("no connection within 4 seconds".to_owned()),
         };
         self.process = Some(process);
+        if std::mem::replace(&mut self.changes, changes) != changes {
+            // A server that replaced another one may lack its last writes.
+            self.heads.clear();
+        }
         self.open = Some(Open { client, statements: HashMap::new() });
         Ok(())
     }
@@ -328,18 +335,29 @@ impl Writer {
 
     /// Everything of a transaction but its commit.
     async fn transaction(&mut self, batch: &[Write], number: i64) -> Result<Rows, Failed> {
-        self.connect().await.map_err(|why| Failed::Unavailable(why, None))?;
+        let sent = self.send(batch, number).await;
+        sent.map_err(|why| match why {
+            Unsent::Unavailable(why) => Failed::Unavailable(why, None),
+            Unsent::Failed(why) => {
+                self.connector.notice(&why);
+                refused(&why)
+            }
+        })
+    }
+
+    async fn send(&mut self, batch: &[Write], number: i64) -> Result<Rows, Unsent> {
+        self.connect().await.map_err(Unsent::Unavailable)?;
         let texts: HashSet<&'static str> = batch
             .iter()
             .map(|one| one.sql.text)
             .chain(["BEGIN", WRITE_BATCH, CLAIM, FIND, REPORT, REPORT_RUNS])
             .collect();
         let Some(open) = &mut self.open else {
-            return Err(Failed::Unavailable("not connected".to_owned(), None));
+            return Err(Unsent::Unavailable("not connected".to_owned()));
         };
         for text in texts {
             if !open.statements.contains_key(text) {
-                let statement = open.client.prepare(text).await.map_err(refused)?;
+                let statement = open.client.prepare(text).await?;
                 open.statements.insert(text, statement);
             }
         }
@@ -477,16 +495,30 @@ fn changed_sessions(batch: &[Write]) -> (Vec<&String>, Vec<&'static str>) {
     (sessions, operations)
 }
 
-fn refused(why: Error) -> Failed {
-    match failure::kind(&why) {
-        Kind::Unavailable | Kind::Aborted => Failed::Unavailable(failure::sentence(&why), None),
+/// Why a transaction was not sent completely.
+enum Unsent {
+    Unavailable(String),
+    Failed(Error),
+}
+
+impl From<Error> for Unsent {
+    fn from(why: Error) -> Self {
+        Self::Failed(why)
+    }
+}
+
+fn refused(why: &Error) -> Failed {
+    match failure::kind(why) {
+        Kind::Unavailable | Kind::ReadOnly | Kind::Aborted => {
+            Failed::Unavailable(failure::sentence(why), None)
+        }
         Kind::NoLease => Failed::NoLease,
         Kind::Committed => Failed::Committed,
-        Kind::Refused => Failed::Refused(failure::thrown(&why)),
+        Kind::Refused => Failed::Refused(failure::thrown(why)),
     }
 }
 
 /// The rows of every statement, or why the first one failed.
-fn all(answers: Vec<Result<Vec<Row>, Error>>) -> Result<Vec<Vec<Row>>, Failed> {
-    answers.into_iter().collect::<Result<_, _>>().map_err(refused)
+fn all(answers: Vec<Result<Vec<Row>, Error>>) -> Result<Vec<Vec<Row>>, Error> {
+    answers.into_iter().collect()
 }

@@ -6,4 +6,6 @@
 mod support;
 
 mod interruptions;
+mod poolers;
 mod suites;
+mod switch_over;

@@ -5,6 +5,8 @@
 // Not from the crate of the test kit, so that these tests build no engine.
 pub mod server;
 
+pub mod not_run;
+
 pub mod calls;
 
 use std::sync::Arc;

@@ -1,0 +1,1 @@
+../../../../crates/testkit/src/not_run.rs
