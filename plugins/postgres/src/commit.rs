@@ -71,13 +71,12 @@ pub async fn commit<T: Transaction>(
 ) -> Result<T::Result, Thrown> {
     // The result of a transaction whose commit was sent.
     let mut unsure: Option<T::Result> = None;
-    let (begun, mut pause, mut last) = (Instant::now(), PAUSE, None);
+    let (begun, mut pause) = (Instant::now(), PAUSE);
     loop {
         if let Err(why) = lease.check_for(incarnation) {
             transaction.forget();
-            let last = last.map(|last| format!(" ({last})")).unwrap_or_default();
             let unsure = unsure.map_or("", |_| "; this write may have been stored");
-            return Err(Thrown::new(format_args!("{}{last}{unsure}", why.message)));
+            return Err(Thrown::new(format_args!("{}{unsure}", why.message)));
         }
         let outcome = match unsure.take() {
             None => transaction.attempt(*number + 1).await,
@@ -125,7 +124,6 @@ pub async fn commit<T: Transaction>(
                 if begun.elapsed() > LATE {
                     transaction.is_late(&why);
                 }
-                last = Some(why);
                 transaction.disconnect();
                 transaction.forget();
                 unsure = result;

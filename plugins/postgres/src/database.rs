@@ -16,8 +16,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::connect::{Connector, Pool, PoolError, SCAN};
-use crate::failure::{self, Kind};
+use crate::failure::{Failures, Unopened};
 use crate::lease::Lease;
+use crate::text::{accepted, original, storable};
 use crate::writer::{Queued, Writer, WriterRequest};
 
 /// How long a read is tried; the host waits 10 seconds for a store.
@@ -40,6 +41,12 @@ pub struct Sql {
     pub text: &'static str,
     /// Its values. Those of a statement on a session follow the four of [`Target`].
     pub params: Vec<Param>,
+}
+
+impl Sql {
+    fn new(text: &'static str, params: Vec<Param>) -> Self {
+        Self { text, params: accepted(params) }
+    }
 }
 
 /// The session that a write appends to. Its first four values are the session's id, the owner, the epoch and the position, and
@@ -71,20 +78,21 @@ pub struct Write {
 impl Write {
     /// Creates a write. `bytes` is the size of its values.
     pub fn new(text: &'static str, params: Vec<Param>, bytes: usize) -> Self {
-        Self { sql: Sql { text, params }, target: None, moves: None, runs_of: None, bytes: bytes + STATEMENT }
+        let sql = Sql::new(text, params);
+        Self { sql, target: None, moves: None, runs_of: None, bytes: bytes + STATEMENT }
     }
 
     /// Creates a write that appends to a session; its own values are from `$5` on.
     pub fn append(session: String, text: &'static str, params: Vec<Param>, bytes: usize) -> Self {
         let bytes = bytes + session.len() + STATEMENT;
         let target = Some(Target { session, ends: false, is_listed: false });
-        Self { sql: Sql { text, params }, target, moves: None, runs_of: None, bytes }
+        Self { sql: Sql::new(text, params), target, moves: None, runs_of: None, bytes }
     }
 
     /// Creates a write that changes the owner of a session.
     pub fn moving(session: String, text: &'static str, params: Vec<Param>) -> Self {
         let bytes = session.len() + STATEMENT;
-        Self { sql: Sql { text, params }, target: None, moves: Some(session), runs_of: None, bytes }
+        Self { sql: Sql::new(text, params), target: None, moves: Some(session), runs_of: None, bytes }
     }
 
     /// Marks that the write changes data that listings show.
@@ -110,6 +118,7 @@ pub struct Database {
     /// Closed once the renewal has ended, and with it the lease.
     renewal: watch::Receiver<()>,
     connector: Connector,
+    failures: Arc<Failures>,
     /// Held while a probe is written.
     probing: Arc<tokio::sync::Mutex<()>>,
 }
@@ -128,6 +137,7 @@ impl Database {
     ) -> Result<Arc<Self>, Thrown> {
         let (writes, asked) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
+        let failures = Arc::new(Failures::new(say.clone()));
         let database = Self {
             lease: lease.clone(),
             pool: connector.pool()?,
@@ -137,9 +147,10 @@ impl Database {
             stop,
             renewal,
             connector: connector.clone(),
+            failures: failures.clone(),
             probing: Arc::default(),
         };
-        tokio::spawn(Writer::new(connector, lease, waiting, say).run(asked));
+        tokio::spawn(Writer::new(connector, lease, waiting, failures, say).run(asked));
         Ok(Arc::new(database))
     }
 
@@ -212,7 +223,7 @@ impl Database {
     /// # Errors
     /// The host has no lease, the database rejects the statement, or is unavailable for too long.
     pub async fn rows(&self, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, Thrown> {
-        self.retried(READ, sql, &params, None).await
+        self.retried(READ, sql, params, None).await
     }
 
     /// As [`Self::rows`], for a statement whose text is made of few parts.
@@ -220,7 +231,7 @@ impl Database {
     /// # Errors
     /// As [`Self::rows`].
     pub async fn rows_of(&self, sql: &str, params: Vec<Param>) -> Result<Vec<Row>, Thrown> {
-        self.retried(READ, sql, &params, None).await
+        self.retried(READ, sql, params, None).await
     }
 
     /// Reads rows of a whole table, which may take long.
@@ -228,25 +239,28 @@ impl Database {
     /// # Errors
     /// As [`Self::rows`].
     pub async fn scan(&self, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, Thrown> {
-        self.retried(SCAN, sql, &params, Some(SCAN)).await
+        self.retried(SCAN, sql, params, Some(SCAN)).await
     }
 
     async fn retried(
         &self,
         limit: Duration,
         sql: &str,
-        params: &[Param],
+        params: Vec<Param>,
         timeout: Option<Duration>,
     ) -> Result<Vec<Row>, Thrown> {
-        let begun = Instant::now();
+        let (begun, params) = (Instant::now(), accepted(params));
         let mut pause = PAUSE;
         loop {
             self.lease.check()?;
-            match self.read_once(sql, params, timeout).await {
+            match self.read_once(sql, &params, timeout).await {
                 Ok(rows) => return Ok(rows),
-                Err(Unread { why, is_lasting }) => {
-                    if is_lasting || begun.elapsed() + pause >= limit {
-                        return Err(why);
+                Err(why) => {
+                    if why.is_lasting() || begun.elapsed() + pause >= limit {
+                        return Err(match why {
+                            Unopened::Failed(error) => self.failures.of(&error),
+                            why => self.failures.away(why.sentence()),
+                        });
                     }
                 }
             }
@@ -260,13 +274,13 @@ impl Database {
         sql: &str,
         params: &[Param],
         timeout: Option<Duration>,
-    ) -> Result<Vec<Row>, Unread> {
+    ) -> Result<Vec<Row>, Unopened> {
         let client = self.pool.get().await.map_err(|why| match why {
-            PoolError::Backend(why) => Unread { is_lasting: why.is_lasting(), why: why.into() },
+            PoolError::Backend(why) => why,
             PoolError::Timeout(_) => {
-                Unread::later("PostgreSQL: no connection became free in time (poolSize)")
+                Unopened::Unfit("no connection became free in time (poolSize)".to_owned())
             }
-            _ => Unread::later("PostgreSQL: the connections that read are closed"),
+            _ => Unopened::Unfit("the connections that read are closed".to_owned()),
         })?;
         let limit = timeout.unwrap_or(self.connector.statement_timeout) + Duration::from_millis(500);
         let read = async {
@@ -288,16 +302,16 @@ impl Database {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(why)) => {
                 self.connector.notice(&why);
-                let unread = Unread::of(&why);
-                if !unread.is_lasting {
+                let why = Unopened::Failed(why);
+                if !why.is_lasting() {
                     // Its state is unknown.
                     drop(Object::take(client));
                 }
-                Err(unread)
+                Err(why)
             }
             Err(_) => {
                 drop(Object::take(client));
-                Err(Unread::later("PostgreSQL: no answer in time"))
+                Err(Unopened::Unfit("no answer in time".to_owned()))
             }
         }
     }
@@ -318,24 +332,6 @@ impl Database {
             }
             Ok(())
         })
-    }
-}
-
-/// Why a read failed.
-struct Unread {
-    why: Thrown,
-    /// Whether the same fails again.
-    is_lasting: bool,
-}
-
-impl Unread {
-    fn of(error: &tokio_postgres::Error) -> Self {
-        let is_lasting = failure::kind(error) == Kind::Refused;
-        Self { why: failure::thrown(error), is_lasting }
-    }
-
-    fn later(why: &str) -> Self {
-        Self { why: Thrown::new(why), is_lasting: false }
     }
 }
 
@@ -370,18 +366,34 @@ fn stopped() -> Thrown {
 ///
 /// # Errors
 /// The value has no text.
-pub fn encode(value: &impl Serialize) -> Result<String, Thrown> {
+pub fn json(value: &impl Serialize) -> Result<String, Thrown> {
     serde_json::to_string(value)
         .map_err(|error| Thrown::new(format_args!("cannot store this value: {error}")))
 }
 
-/// Reads a stored value.
+/// Writes a value as JSON text that the database stores.
+///
+/// # Errors
+/// As [`json`].
+pub fn encode(value: &impl Serialize) -> Result<String, Thrown> {
+    json(value).map(storable)
+}
+
+/// Reads a value from JSON text.
 ///
 /// # Errors
 /// It is not of this type.
-pub fn decode<T: DeserializeOwned>(text: &str, what: &str, of: &str) -> Result<T, Thrown> {
+pub fn parse<T: DeserializeOwned>(text: &str, what: &str, of: &str) -> Result<T, Thrown> {
     serde_json::from_str(text)
         .map_err(|error| Thrown::new(format_args!("cannot read the stored {what} {of}: {error}")))
+}
+
+/// Reads a value from stored JSON text.
+///
+/// # Errors
+/// As [`parse`].
+pub fn decode<T: DeserializeOwned>(text: &str, what: &str, of: &str) -> Result<T, Thrown> {
+    parse(&original(text), what, of)
 }
 
 /// Converts a number to the database's integer.

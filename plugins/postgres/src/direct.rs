@@ -22,6 +22,7 @@ use crate::connect::{Connector, SCAN};
 use crate::database::{Param, borrowed, encode};
 use crate::failure::thrown;
 use crate::migrations::{self, SchemaState};
+use crate::text::accepted;
 use crate::vault::Cipher;
 use crate::{automations, joining, options, records};
 
@@ -129,7 +130,7 @@ impl Direct {
     }
 
     pub(crate) async fn rows(&self, sql: &str, params: Vec<Param>) -> Result<Vec<Row>, Thrown> {
-        self.client.query(sql, &borrowed(&params)).await.map_err(|why| thrown(&why))
+        self.client.query(sql, &borrowed(&accepted(params))).await.map_err(|why| thrown(&why))
     }
 
     async fn one(&self, sql: &str, params: &[Param]) -> Result<Row, Thrown> {

@@ -1,8 +1,11 @@
 //! Failures of connections and statements: their messages and their meaning.
 
 use std::error::Error as _;
+use std::time::{Duration, Instant};
 
+use ostler_contract::stores::Report;
 use ostler_contract::{RpcError, Thrown};
+use parking_lot::Mutex;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
@@ -10,6 +13,15 @@ use tokio_postgres::error::SqlState;
 const NO_LEASE: &str = "OS001";
 /// The code of `write_batch` for a transaction that was committed before.
 const COMMITTED: &str = "OS002";
+
+/// What callers are told about a statement that the database rejected,
+const REFUSED: &str = "the database could not do this; the log of the host says why";
+/// one that took too long,
+const LATE: &str = "the database did not answer in time; try again";
+/// and one that the database did not carry out.
+const AWAY: &str = "the database cannot be used at the moment; try again";
+/// How soon the same failure is logged again.
+const AGAIN: Duration = Duration::from_secs(10);
 
 /// What to do about a pooler that shares connections.
 const REMEDY: &str = "connect to PostgreSQL directly, or set pool_mode = session in PgBouncer";
@@ -21,7 +33,7 @@ pub fn remedy(why: &Thrown) -> Option<&'static str> {
     (why.name == POOLED).then_some(REMEDY)
 }
 
-/// Why a connection cannot be used.
+/// Why a connection cannot be used, or a read on it failed.
 #[derive(Debug)]
 pub enum Unopened {
     /// The server cannot be reached, or refused something.
@@ -142,11 +154,51 @@ pub fn sentence(error: &Error) -> String {
     text
 }
 
-/// Returns a failure as the error of a store call.
+/// Returns a failure as an error for whoever runs the host: of a start, or of a command of its computer.
 pub fn thrown(error: &Error) -> Thrown {
-    let constraint = error.as_db_error().and_then(|db| db.constraint());
-    if constraint == Some("automation_runs_once") {
-        return RpcError::already_exists("this cause has started a run of the automation already").into();
-    }
     Thrown::new(sentence(error))
+}
+
+/// Failures of a running host. The log has what the database reports; callers of the host, who do not know its tables, have a
+/// sentence.
+pub struct Failures {
+    say: Report,
+    /// The failure that was logged last, and when.
+    last: Mutex<Option<(String, Instant)>>,
+}
+
+impl Failures {
+    /// Creates it. `say` receives lines for the log.
+    pub fn new(say: Report) -> Self {
+        Self { say, last: Mutex::default() }
+    }
+
+    /// Logs a failed statement, and returns it as the error of a store call.
+    pub fn of(&self, error: &Error) -> Thrown {
+        let constraint = error.as_db_error().and_then(|db| db.constraint());
+        if constraint == Some("automation_runs_once") {
+            return RpcError::already_exists("this cause has started a run of the automation already").into();
+        }
+        self.log(sentence(error));
+        Thrown::new(match kind(error) {
+            Kind::Refused if error.code() == Some(&SqlState::QUERY_CANCELED) => LATE,
+            Kind::Refused => REFUSED,
+            _ => AWAY,
+        })
+    }
+
+    /// Logs why the database cannot be used, and returns the error of a store call.
+    pub fn away(&self, why: String) -> Thrown {
+        self.log(why);
+        Thrown::new(AWAY)
+    }
+
+    fn log(&self, why: String) {
+        let mut last = self.last.lock();
+        if last.as_ref().is_some_and(|(logged, at)| *logged == why && at.elapsed() < AGAIN) {
+            return;
+        }
+        (self.say)(format!("a statement failed: {why}"));
+        *last = Some((why, Instant::now()));
+    }
 }

@@ -13,7 +13,7 @@ use ostler_contract::protocol::wire::state::AutomationRunState;
 use ostler_contract::stores::runs::{Search, owner_of, query_time, run_time, state_of, words};
 use ostler_contract::{RpcError, Thrown, Value};
 
-use crate::database::{Param, Write};
+use crate::database::{Param, Write, decode};
 use crate::runs::{Runs, ended_at};
 
 /// The maximum number of runs in a page.
@@ -150,7 +150,7 @@ impl Runs {
     async fn titles(&self) -> Result<HashMap<String, String>, Thrown> {
         let rows = self.database().rows("SELECT id, definition FROM automations", vec![]).await?;
         let title = |row: &tokio_postgres::Row| {
-            let definition: Value = serde_json::from_str(row.get(1)).ok()?;
+            let definition: Value = decode(row.get(1), "automation", row.get(0)).ok()?;
             Some((row.get(0), definition.get("title")?.as_str()?.to_owned()))
         };
         Ok(rows.iter().filter_map(title).collect())

@@ -42,6 +42,7 @@ mod runs;
 mod server;
 mod sessions;
 mod shared_runs;
+mod text;
 mod tls;
 mod transfer;
 mod usage;

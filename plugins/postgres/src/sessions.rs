@@ -469,7 +469,7 @@ fn stored(row: &Row) -> Result<StoredSession, Thrown> {
     let flags = flags.map(|flags| decode(flags, "marks of", &id)).transpose()?.unwrap_or_default();
     // What cannot be read here is read, and reported, when it is needed.
     let chats: Option<&str> = row.get(3);
-    let chats = chats.map_or(Some(Vec::new()), |chats| serde_json::from_str(chats).ok());
+    let chats = chats.map_or(Some(Vec::new()), |chats| decode(chats, "chats of", &id).ok());
     Ok(StoredSession { id, session, flags, chats })
 }
 

@@ -12,11 +12,12 @@ use ostler_contract::{JsonObject, Secret, Thrown};
 use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
-use crate::database::{Param, borrowed, decode, encode, pipelined};
+use crate::database::{Param, borrowed, decode, encode, json, parse, pipelined};
 use crate::direct::Direct;
 use crate::failure::thrown;
 use crate::find_runs::Facts;
 use crate::migrations::{self, SchemaState};
+use crate::text::{accepted, original, storable};
 use crate::{records, runs, sessions, usage};
 
 /// How long to wait for the lease of a host that ended without releasing it, and for a host that starts.
@@ -119,9 +120,9 @@ impl ExclusiveSchema {
                 let id = position.key.first().cloned().unwrap_or_default();
                 let text: &str = row.get(3);
                 let kept: KeptAutomation = decode(text, "automation", &id)?;
-                Content::Json(encode(&kept)?)
+                Content::Json(json(&kept)?)
             }
-            _ => Content::Json(row.get(3)),
+            _ => Content::Json(original(row.get(3)).into_owned()),
         };
         Ok(Item { position, content })
     }
@@ -133,6 +134,7 @@ impl ExclusiveSchema {
         client.batch_execute("BEGIN").await.map_err(|why| thrown(&why))?;
         let written = async {
             for (sql, all) in statements {
+                let all: Vec<_> = all.into_iter().map(accepted).collect();
                 let statement = client.prepare(sql).await.map_err(|why| thrown(&why))?;
                 let borrowed: Vec<_> = all.iter().map(|params| borrowed(params)).collect();
                 let sent = pipelined(borrowed.iter().map(|params| client.query(&statement, params))).await;
@@ -331,7 +333,7 @@ fn statements(kind: Kind, items: Vec<Item>, direct: &Direct) -> Result<Statement
     };
     let texts = || -> Vec<String> {
         let text = |item: &Item| match &item.content {
-            Content::Json(text) => text.clone(),
+            Content::Json(text) => storable(text.clone()),
             _ => String::new(),
         };
         items.iter().map(text).collect()
@@ -360,7 +362,7 @@ fn statements(kind: Kind, items: Vec<Item>, direct: &Direct) -> Result<Statement
                 let (Content::Json(text), [collection, _]) = (&item.content, item.position.key.as_slice()) else {
                     continue;
                 };
-                let record: JsonObject = decode(text, "record", &item.name(kind))?;
+                let record: JsonObject = parse(text, "record", &item.name(kind))?;
                 puts.push(records::prepare(collection, None, record)?.params);
             }
             vec![(records::PUT, puts)]
@@ -518,7 +520,7 @@ fn statements(kind: Kind, items: Vec<Item>, direct: &Direct) -> Result<Statement
 /// The values of items, which have to be readable for the columns that depend on them.
 fn decoded<T: DeserializeOwned>(kind: Kind, items: &[Item]) -> Result<Vec<T>, Thrown> {
     let read = |item: &Item| match &item.content {
-        Content::Json(text) => decode(text, kind.name(), &item.name(kind)),
+        Content::Json(text) => parse(text, kind.name(), &item.name(kind)),
         _ => Err(Thrown::new(format_args!("{} {} is not JSON", kind.name(), item.name(kind)))),
     };
     items.iter().map(read).collect()

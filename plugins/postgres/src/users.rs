@@ -12,6 +12,7 @@ use tokio_postgres::Row;
 use crate::database::{Database, Param, Write};
 use crate::direct::Direct;
 use crate::external_changes::Listeners;
+use crate::text::{original, storable};
 
 /// How often a change is repeated if others change the row at the same time. Each time, one of them succeeds.
 const ATTEMPTS: usize = 100;
@@ -128,15 +129,16 @@ struct Replacement {
 fn replacement(rows: &[Row], edit: &EditUsers) -> Result<Option<Replacement>, Thrown> {
     let before = content(rows);
     let Some(text) = edit(before.as_deref())? else { return Ok(None) };
+    let stored = storable(text.clone());
     let (sql, params): (_, Vec<Param>) = match rows.first() {
-        None => (CREATE, vec![Box::new(text.clone())]),
-        Some(row) => (REPLACE, vec![Box::new(text.clone()), Box::new(row.get::<_, i64>(0))]),
+        None => (CREATE, vec![Box::new(stored)]),
+        Some(row) => (REPLACE, vec![Box::new(stored), Box::new(row.get::<_, i64>(0))]),
     };
     Ok(Some(Replacement { sql, params, text }))
 }
 
 fn content(rows: &[Row]) -> Option<String> {
-    rows.first().map(|row| row.get(1))
+    rows.first().map(|row| original(row.get(1)).into_owned())
 }
 
 fn users_in(place: &str) -> String {

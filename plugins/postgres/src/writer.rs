@@ -19,7 +19,7 @@ use crate::batch::{Batch, QueuedWrite};
 use crate::commit::{self, Transaction};
 use crate::connect::{CONNECT, Connector, Opened, Purpose};
 use crate::database::{Target, Write, borrowed, pipelined};
-use crate::failure::{self, Kind, Unopened};
+use crate::failure::{self, Failures, Kind, Unopened};
 use crate::lease::Lease;
 
 /// The maximum size of a transaction in bytes, unless a single write is larger.
@@ -131,6 +131,7 @@ pub struct Writer {
     connector: Connector,
     lease: Arc<Lease>,
     waiting: Arc<AtomicUsize>,
+    failures: Arc<Failures>,
     /// Receives lines for the log.
     say: Report,
     /// Whether the log says that writes wait.
@@ -149,12 +150,19 @@ pub struct Writer {
 
 impl Writer {
     /// Creates the writer of a host that has just taken its lease.
-    pub fn new(connector: Connector, lease: Arc<Lease>, waiting: Arc<AtomicUsize>, say: Report) -> Self {
+    pub fn new(
+        connector: Connector,
+        lease: Arc<Lease>,
+        waiting: Arc<AtomicUsize>,
+        failures: Arc<Failures>,
+        say: Report,
+    ) -> Self {
         let incarnation = lease.incarnation();
         Self {
             connector,
             lease,
             waiting,
+            failures,
             say,
             is_late: false,
             process: None,
@@ -340,9 +348,20 @@ impl Writer {
             Unsent::Unavailable(why) => Failed::Unavailable(why, None),
             Unsent::Failed(why) => {
                 self.connector.notice(&why);
-                refused(&why)
+                self.refused(&why)
             }
         })
+    }
+
+    fn refused(&self, why: &Error) -> Failed {
+        match failure::kind(why) {
+            Kind::Unavailable | Kind::ReadOnly | Kind::Aborted => {
+                Failed::Unavailable(failure::sentence(why), None)
+            }
+            Kind::NoLease => Failed::NoLease,
+            Kind::Committed => Failed::Committed,
+            Kind::Refused => Failed::Refused(self.failures.of(why)),
+        }
     }
 
     async fn send(&mut self, batch: &[Write], number: i64) -> Result<Rows, Unsent> {
@@ -504,17 +523,6 @@ enum Unsent {
 impl From<Error> for Unsent {
     fn from(why: Error) -> Self {
         Self::Failed(why)
-    }
-}
-
-fn refused(why: &Error) -> Failed {
-    match failure::kind(why) {
-        Kind::Unavailable | Kind::ReadOnly | Kind::Aborted => {
-            Failed::Unavailable(failure::sentence(why), None)
-        }
-        Kind::NoLease => Failed::NoLease,
-        Kind::Committed => Failed::Committed,
-        Kind::Refused => Failed::Refused(failure::thrown(why)),
     }
 }
 

@@ -8,6 +8,7 @@
 mod automations;
 mod cluster;
 mod find_runs;
+mod nul;
 mod policies;
 mod records;
 mod sessions;
@@ -24,6 +25,7 @@ use tokio::sync::Notify;
 pub use automations::automations_conformance;
 pub use cluster::{ClusterMember, cluster_conformance};
 pub use find_runs::{find_runs_conformance, found_runs, numbered_run};
+pub use nul::nul_conformance;
 pub use policies::policies_conformance;
 pub use records::{Numbers, records_conformance, uncached_records_conformance};
 pub use sessions::sessions_conformance;

@@ -8,10 +8,12 @@ use ostler_contract::points::*;
 use ostler_contract::registry::{Fold, Registrant};
 use ostler_contract::{Caller, NoHost, PluginHost, Slug, Thrown};
 use ostler_ports::conformance::{
-    Numbers, automations_conformance, records_conformance, sessions_conformance, vault_conformance,
+    Numbers, automations_conformance, nul_conformance, records_conformance, sessions_conformance,
+    vault_conformance,
 };
 use ostler_ports::{
-    FileAutomations, FileRecords, FileVault, Report, SqliteSessions, SqliteUsage, StateDb, memory_records,
+    FileAutomations, FilePolicies, FileRecords, FileVault, Report, SqliteSessions, SqliteUsage, StateDb,
+    memory_records,
 };
 
 fn plugin_host(id: &str) -> PluginHost {
@@ -53,6 +55,17 @@ async fn every_store_is_served_from_the_registry() {
     automations_conformance(registry.port::<AutomationStore>().unwrap().clone()).await;
     sessions_conformance(registry.port::<SessionStore>().unwrap().clone()).await;
     assert_eq!(lines.taken(""), [""; 0]);
+}
+
+#[tokio::test]
+async fn texts_with_nul_find_nothing_and_are_stored() {
+    let (folder, lines) = (tempfile::tempdir().unwrap(), Lines::default());
+    let (db, report) = (StateDb::open(folder.path()).unwrap(), lines.report());
+    let automations = FileAutomations::open(folder.path(), db.clone(), report.clone()).await.unwrap();
+    let sessions = Arc::new(SqliteSessions::new(db.clone(), report.clone())).into_point();
+    let policies = Arc::new(FilePolicies::new(folder.path())).into_point();
+    let usage = Arc::new(SqliteUsage::new(db, report)).into_point();
+    nul_conformance(&sessions, &Arc::new(automations).into_point(), &policies, &usage).await;
 }
 
 #[tokio::test]

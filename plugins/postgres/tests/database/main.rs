@@ -9,3 +9,4 @@ mod interruptions;
 mod poolers;
 mod suites;
 mod switch_over;
+mod texts;

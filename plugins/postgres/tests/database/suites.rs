@@ -283,7 +283,7 @@ async fn a_slow_statement_fails_within_its_limit() {
             move || drop((sql, { server }.output()))
         })
     );
-    assert!(refused.message.contains("statement timeout"), "{refused}");
+    assert_eq!(refused.message, "the database did not answer in time; try again");
     all().await.unwrap();
     stores.close().await;
 }

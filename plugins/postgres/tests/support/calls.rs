@@ -15,6 +15,9 @@ use ostler_contract::{Caller, JsonObject, NoHost, Thrown, Value};
 pub struct Joined {
     pub cluster: Mutex<Option<Arc<dyn Cluster>>>,
     pub runs: Mutex<Option<Arc<dyn SharedRuns>>>,
+    pub users: Mutex<Option<Arc<dyn UsersStore>>>,
+    /// The lines of the log.
+    pub lines: Mutex<Vec<String>>,
 }
 
 impl HostCalls for Joined {
@@ -33,12 +36,14 @@ impl HostCalls for Joined {
         Ok(())
     }
 
-    fn join_users(&self, _: &Caller, _: Arc<dyn UsersStore>) -> Result<(), Thrown> {
+    fn join_users(&self, _: &Caller, users: Arc<dyn UsersStore>) -> Result<(), Thrown> {
+        *self.users.lock().unwrap() = Some(users);
         Ok(())
     }
 
-    fn log(&self, caller: &Caller, line: String) -> Result<(), Thrown> {
-        NoHost.log(caller, line)
+    fn log(&self, _: &Caller, line: String) -> Result<(), Thrown> {
+        self.lines.lock().unwrap().push(line);
+        Ok(())
     }
 
     fn say(&self, caller: &Caller, line: String) -> Result<(), Thrown> {
