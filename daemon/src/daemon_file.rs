@@ -56,9 +56,12 @@ pub struct Record {
     pub console: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api: Option<String>,
-    /// Its command line, if it is detached and can be restarted.
+    /// Its command line; earlier versions recorded it for detached daemons only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
+    /// Whether it runs in the foreground and cannot be restarted by another process.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub foreground: bool,
     /// Where it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
@@ -68,6 +71,11 @@ impl Record {
     /// Returns the services that URLs of sessions and runs belong to.
     pub fn links(&self) -> Links {
         Links { console: self.console.clone(), api: self.api.clone() }
+    }
+
+    /// Returns whether it was started by `ostler start` and can be restarted.
+    pub fn is_detached(&self) -> bool {
+        self.argv.is_some() && !self.foreground
     }
 
     /// Returns the log of this daemon, if it is detached.
@@ -292,6 +300,7 @@ mod tests {
             console: None,
             api: None,
             argv: None,
+            foreground: false,
             cwd: None,
         }
     }

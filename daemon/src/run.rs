@@ -380,8 +380,9 @@ fn record(
         backends: Backends::of(settings, composed).specs,
         console: composed.host.core.options.links.console.clone(),
         api: composed.host.core.options.links.api.clone(),
-        argv: settings.detached.then(|| arguments.iter().skip(1).cloned().collect()),
-        cwd: settings.detached.then(|| place.working_dir.clone()),
+        argv: Some(arguments.iter().skip(1).cloned().collect()),
+        foreground: !settings.detached,
+        cwd: Some(place.working_dir.clone()),
     })
 }
 

@@ -10,7 +10,7 @@ use ostler_contract::{Value, json};
 use ostler_engine::LocalSystem;
 use ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, Common};
 use crate::client::Connection;
 use crate::config::ConfigFiles;
 use crate::config::RunFlags;
@@ -22,6 +22,7 @@ use crate::place::Place;
 use crate::progress::Progress;
 use crate::settings::Settings;
 use crate::users_file::UsersOnDisk;
+use crate::verbs::restart;
 
 /// The status of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +92,23 @@ pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
     let progress = Progress::begin(&at.common, "checking");
     let folders = at.folders()?;
     let running = daemon_file::running(&folders);
-    let (files, settings, mut checks) = configuration(at);
+    // What a daemon of an earlier version was started with is not known.
+    let started = running.as_ref().filter(|record| record.argv.is_some());
+    let (place, flags, unknown) = match started.map(|record| restart::started_as(at, record)) {
+        Some(Ok((place, flags))) => {
+            let config_file = place.common.config_file.or_else(|| at.common.config_file.clone());
+            let common = Common { config_file, ..at.common.clone() };
+            (Place { common, ..place }, flags, None)
+        }
+        Some(Err(why)) => (at.clone(), RunFlags::default(), Some(why)),
+        None => (at.clone(), RunFlags::default(), None),
+    };
+    let at = &place;
+    let (files, settings, mut checks) = configuration(at, &flags, running.as_ref());
+    checks.extend(unknown.map(|why| {
+        let found = format!("the command line of the running daemon is not known to this program: {why}");
+        Check::warning("configuration", found, "use the program that started it, or run ostler restart")
+    }));
     checks.extend(disk::directories(&folders, settings.as_ref()));
     if let Some(settings) = &settings {
         // A running daemon has it open.
@@ -163,8 +180,12 @@ fn answer(checks: &[Check], running: Option<&Record>) -> Answer {
     Answer { code: u8::from(errors > 0), ..Answer::new(lines, json).named(wrong) }
 }
 
-/// Checks the configuration files and their merged content.
-fn configuration(at: &Place) -> (Option<ConfigFiles>, Option<Settings>, Vec<Check>) {
+/// Checks the configuration files and their merged content, with the flags of a running daemon over it.
+fn configuration(
+    at: &Place,
+    flags: &RunFlags,
+    running: Option<&Record>,
+) -> (Option<ConfigFiles>, Option<Settings>, Vec<Check>) {
     const WHAT: &str = "configuration";
     let files = match at.files() {
         Ok(files) => files,
@@ -182,11 +203,15 @@ fn configuration(at: &Place) -> (Option<ConfigFiles>, Option<Settings>, Vec<Chec
         )),
         false => {
             let shown: Vec<String> = files.files.iter().map(|file| file.display().to_string()).collect();
-            checks.push(Check::ok(WHAT, shown.join(", ")));
+            let has_flags =
+                *flags != RunFlags { detached: flags.detached, kept: flags.kept, ..RunFlags::default() };
+            let with =
+                running.filter(|_| has_flags).map(|record| format!(", with the flags of pid {}", record.pid));
+            checks.push(Check::ok(WHAT, format!("{}{}", shown.join(", "), with.unwrap_or_default())));
         }
     }
     let fix = "correct or remove the key";
-    match Settings::new(&RunFlags::default(), files.clone(), &at.working_dir) {
+    match Settings::new(flags, files.clone(), &at.working_dir) {
         Ok(settings) => {
             checks.extend(settings.warnings.iter().map(|line| Check::warning(WHAT, line.as_str(), fix)));
             (Some(files), Some(settings), checks)

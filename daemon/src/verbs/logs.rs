@@ -53,7 +53,7 @@ pub async fn logs(at: &Place, flags: &LogsFlags) -> Result<Answer, Exit> {
             "no log at {shown}; only a daemon started with ostler start writes it, one in the foreground logs to its terminal"
         )));
     }
-    if running.is_some_and(|record| record.argv.is_none()) {
+    if running.is_some_and(|record| !record.is_detached()) {
         let note =
             format!("the running daemon is in the foreground and logs to its terminal; printing {shown}\n");
         let _ = std::io::stderr().lock().write_all(note.as_bytes());

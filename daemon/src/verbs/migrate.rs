@@ -48,10 +48,10 @@ pub struct MigrateFlags {
     /// Schema of the tables [default: option schema]
     #[arg(long, value_name = "NAME")]
     pub schema: Option<String>,
-    /// File with the password [default: option passwordFile]
+    /// File with the password; a relative path is in the configuration folder [default: option passwordFile]
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
-    /// File with the key of the vault [default: option vaultKeyFile]
+    /// File with the key of the vault; a relative path is in the configuration folder [default: option vaultKeyFile]
     #[arg(long, value_name = "FILE")]
     pub vault_key_file: Option<PathBuf>,
     /// Field of a collection of records that is the text below the frontmatter (repeatable)
@@ -72,7 +72,7 @@ pub struct MigrateFlags {
 /// changed.
 pub async fn migrate(at: &Place, flags: MigrateFlags) -> Result<Answer, Exit> {
     let files = at.files()?;
-    let options = options(at, &files, &flags)?;
+    let options = options(&files, &flags)?;
     let bodies = bodies(&flags.body)?;
     let folders = files.folders();
     if let Some(running) = daemon_file::running(&folders) {
@@ -164,8 +164,9 @@ impl Notes {
     }
 }
 
-/// The options of the plugin: those of the configuration, also of a disabled entry, with the flags in their place.
-fn options(at: &Place, files: &ConfigFiles, flags: &MigrateFlags) -> Result<JsonObject, Exit> {
+/// The options of the plugin: those of the configuration, also of a disabled entry, with the flags in their place. Relative files are
+/// in the configuration folder in both, because `--write-config` makes options of the flags.
+fn options(files: &ConfigFiles, flags: &MigrateFlags) -> Result<JsonObject, Exit> {
     let entry = files.config.plugins.iter().flatten().find(|entry| entry.name == NAME);
     let mut options = entry.and_then(|entry| entry.options.clone()).unwrap_or_default();
     let mut set = |name: &str, value: Option<String>| {
@@ -173,9 +174,7 @@ fn options(at: &Place, files: &ConfigFiles, flags: &MigrateFlags) -> Result<Json
             options.insert(name.to_owned(), value.into());
         }
     };
-    let file = |path: &Option<PathBuf>| {
-        path.as_ref().map(|path| at.working_dir.join(path).to_string_lossy().into_owned())
-    };
+    let file = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
     set("url", flags.url.clone());
     set("schema", flags.schema.clone());
     set("passwordFile", file(&flags.password_file));

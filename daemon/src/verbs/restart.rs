@@ -9,6 +9,7 @@ use super::start::{Tail, started};
 use crate::answer::Answer;
 use crate::api::shapes::{self as api, DaemonStatus, Restarting};
 use crate::cli::Cli;
+use crate::config::RunFlags;
 use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
 use crate::log::message;
@@ -118,20 +119,29 @@ async fn over_http(place: &Place, remote: &Remote, flags: &RestartFlags) -> Resu
 
 /// Checks the configuration before the daemon stops. Returns the settings of its next start.
 pub fn check(place: &Place, record: &Record) -> Result<Settings, Exit> {
-    let Some(argv) = &record.argv else {
+    if !record.is_detached() {
         return Err(Exit::machine(format!(
             "pid {} runs in the foreground; stop it there and start it again",
             record.pid
         )));
-    };
-    let line: Vec<String> = std::iter::once(names::HOST.to_owned()).chain(argv.iter().cloned()).collect();
+    }
+    let (place, flags) = started_as(place, record)?;
+    let settings = Settings::new(&flags, place.files()?, &place.working_dir)?;
+    settings.token.token()?;
+    Ok(settings)
+}
+
+/// Returns the flags that a daemon was started with, and where: its configuration files and its working directory, independent of
+/// those of this command.
+///
+/// # Errors
+/// This program does not know one of the flags: exit 2.
+pub fn started_as(place: &Place, record: &Record) -> Result<(Place, RunFlags), Exit> {
+    let argv = record.argv.iter().flatten().cloned();
+    let line: Vec<String> = std::iter::once(names::HOST.to_owned()).chain(argv).collect();
     let read = Cli::read(&line)?.map_err(|error| Exit::usage(error.to_string()))?;
     let (mut common, flags) = read.into_run();
     let cwd = record.cwd.clone().unwrap_or_else(|| place.working_dir.clone());
-    // It restarts in its working directory, independent of that of this command.
     common.config_file = common.config_file.map(|file| cwd.join(file));
-    let place = Place { common, working_dir: cwd.clone(), ..place.clone() };
-    let settings = Settings::new(&flags, place.files()?, &cwd)?;
-    settings.token.token()?;
-    Ok(settings)
+    Ok((Place { common, working_dir: cwd, ..place.clone() }, flags))
 }

@@ -372,3 +372,30 @@ fn on_a_host_that_knows_people_the_commands_come_with_its_token() {
     inn.ok(&["webhook", "log", "ci"]);
     inn.ok(&["webhook", "rm", "ci", "--yes"]);
 }
+
+#[test]
+fn doctor_checks_with_the_flags_of_the_running_daemon() {
+    let folder = Folder::new(json!({ "http": true, "plugins": [{ "name": "@ostler/echo" }] }));
+    let alone = folder.run(&["doctor"]);
+    assert!(alone.code == Some(1) && alone.out.contains("http needs a credential"), "{alone:?}");
+    let flags = ["--connection-token-file", "t"];
+    // In the foreground, in another directory than that of the command.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut command = folder.command(&flags);
+    command.current_dir(elsewhere.path());
+    let daemon = folder.started(command);
+    let found = folder.run(&["doctor"]);
+    let pid = daemon.child.id();
+    assert_eq!(found.code, Some(0), "{found:?}");
+    assert!(found.out.contains(&format!("with the flags of pid {pid}")), "{found:?}");
+    assert!(elsewhere.path().join("t").exists() && !folder.path().join("t").exists());
+    let restarted = folder.run(&["restart"]);
+    assert!(restarted.code == Some(1) && restarted.err.contains("runs in the foreground"), "{restarted:?}");
+    assert_eq!(daemon.stop(), Some(0));
+
+    let started = folder.run(&[&["start"], &flags[..]].concat());
+    assert_eq!(started.code, Some(0), "{started:?}");
+    let found = folder.run(&["doctor"]);
+    let stopped = folder.run(&["stop"]);
+    assert_eq!((found.code, stopped.code), (Some(0), Some(0)), "{found:?} {stopped:?}");
+}

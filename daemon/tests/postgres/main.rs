@@ -7,6 +7,7 @@
 mod support;
 
 mod cluster;
+mod documented;
 mod migrate;
 mod stores;
 mod users;

@@ -1,10 +1,13 @@
 //! A real daemon whose stores are in a real PostgreSQL. `.ci/postgres` runs these tests.
 
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use crate::support::{Client, Daemon, Folder, LIMIT};
-use ostler_testkit::postgres::{PASSWORD, Postgres};
+use ostler_testkit::not_run;
+use ostler_testkit::postgres::{PASSWORD, Pooler, Postgres};
 use serde_json::{Value, json};
 
 const TOKEN: &str = "the-token";
@@ -206,4 +209,74 @@ async fn a_daemon_without_its_database_does_not_start_with_other_stores() {
     second.write("config.json", &late.to_string());
     let ended = second.run(&[]);
     assert!(ended.code == Some(2) && ended.err.contains("@ostler/postgres has to be the first"), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn a_pooler_that_shares_connections_is_refused_by_start_and_doctor_with_the_remedy() {
+    let server = Postgres::start();
+    let Some(pooler) = Pooler::start(&server, "pool_mode = transaction") else {
+        return not_run("PgBouncer is not installed");
+    };
+    let folder = folder(&server, "ostler");
+    folder.write("config.json", &folder.read("config.json").replace(&server.url(), &pooler.url()));
+    let remedy = "connect to PostgreSQL directly, or set pool_mode = session in PgBouncer";
+    let started = folder.run(&[]);
+    assert!(started.code == Some(1) && started.err.contains(remedy), "{started:?}");
+    let doctor = folder.run(&["doctor"]);
+    assert!(doctor.code == Some(1) && doctor.out.contains(&format!("fix: {remedy}")), "{doctor:?}");
+
+    pooler.reload("pool_mode = session");
+    let daemon = folder.start();
+    let doctor = folder.run(&["doctor"]);
+    assert_eq!(doctor.code, Some(0), "{doctor:?}");
+    turn(&mut client(&daemon, "ada").await, "echo:/one", "hello").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn requests_with_nul_are_answered_as_by_a_host_with_files() {
+    let server = Postgres::start();
+    let plugins = json!([{ "name": "@ostler/echo" }, { "name": "@ostler/console" }]);
+    let files = Folder::new(json!({ "connectionToken": TOKEN, "plugins": plugins }));
+    let stores = folder(&server, "ostler");
+    let (files, stores) = (files.start(), stores.start());
+    let authorization = format!("Authorization: Bearer {TOKEN}\r\n");
+    for request in [
+        "GET /api/runs?owner=%00",
+        "GET /api/runs?text=a%00b",
+        "GET /api/runs?automation=%00",
+        "GET /api/sessions/a%00b",
+        "GET /api/runs/a%00b",
+        "GET /api/usage/user%3Aa%00b",
+        "GET /api/webhook/log/a%00b",
+    ] {
+        let expected = files.ask(request, &authorization, "").await;
+        assert!([200, 400, 404].contains(&expected.0), "{request}: {expected:?}");
+        assert_eq!(stores.ask(request, &authorization, "").await, expected, "{request}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn a_host_that_cannot_write_is_not_ready() {
+    let server = Postgres::start();
+    let folder = folder(&server, "ostler");
+    let daemon = folder.start();
+    assert_eq!(daemon.ask("GET /api/ready", "", "").await.0, 200);
+    let mut locking =
+        server.psql_command("ostler", "BEGIN; LOCK ostler.writer IN EXCLUSIVE MODE; SELECT pg_sleep(60)");
+    let mut locking = locking.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let becomes = async |status: u16| {
+        let end = Instant::now() + LIMIT;
+        while daemon.ask("GET /api/ready", "", "").await.0 != status {
+            assert!(Instant::now() < end, "ready is never {status}");
+        }
+    };
+    becomes(503).await;
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE query LIKE '%pg_sleep(60)%' AND pid <> pg_backend_pid()";
+    server.psql("ostler", end);
+    locking.wait().unwrap();
+    becomes(200).await;
 }
