@@ -129,9 +129,7 @@ impl Refusal {
             Self::NotUnderstood(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NoBot(_) => StatusCode::CONFLICT,
             Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Unread | Self::NoMemory | Self::NoRoom | Self::NotStored => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Unread | Self::NoMemory | Self::NoRoom | Self::NotStored => StatusCode::SERVICE_UNAVAILABLE,
             Self::NoFilter => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
