@@ -384,6 +384,7 @@ fn doctor_checks_with_the_flags_of_the_running_daemon() {
     let mut command = folder.command(&flags);
     command.current_dir(elsewhere.path());
     let daemon = folder.started(command);
+    wait_for(|| (folder.run(&["status"]).code == Some(0)).then_some(())).expect("the daemon is found");
     let found = folder.run(&["doctor"]);
     let pid = daemon.child.id();
     assert_eq!(found.code, Some(0), "{found:?}");

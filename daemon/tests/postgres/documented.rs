@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Client, Daemon, Ended, Folder, ended, program};
+use crate::support::{Client, Daemon, Ended, Folder, ended, program, wait_for};
 use ostler_testkit::postgres::{PASSWORD, Postgres};
 use serde_json::{Value, json};
 
@@ -56,7 +56,9 @@ impl Computer {
     }
 
     fn start(&self) -> Daemon {
-        self.0.started(self.command(&[]))
+        let daemon = self.0.started(self.command(&[]));
+        wait_for(|| (self.run(&["status"]).code == Some(0)).then_some(())).expect("the daemon is found");
+        daemon
     }
 
     /// Carries out the commands of a page, but for those that create the user and the database, which exist.

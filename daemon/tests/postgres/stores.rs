@@ -228,6 +228,8 @@ async fn a_pooler_that_shares_connections_is_refused_by_start_and_doctor_with_th
 
     pooler.reload("pool_mode = session");
     let daemon = folder.start();
+    let is_found = || (folder.run(&["status"]).code == Some(0)).then_some(());
+    crate::support::wait_for(is_found).expect("the daemon is found");
     let doctor = folder.run(&["doctor"]);
     assert_eq!(doctor.code, Some(0), "{doctor:?}");
     turn(&mut client(&daemon, "ada").await, "echo:/one", "hello").await;
