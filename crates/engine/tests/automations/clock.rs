@@ -286,10 +286,9 @@ async fn an_occurrence_does_not_come_again_when_the_clock_is_set_back_by_a_momen
     kept.put("minutes", minutes("runOnce"));
     let _yard = clock.yard(&kept).await;
     pass(65).await;
-    for ahead in [-10, -20, -30] {
-        clock.set(ahead);
-        pass(10).await;
-    }
+    // The next look is before the minute.
+    clock.set(-45);
+    pass(50).await;
     assert_eq!(scheduled(&kept, "minutes"), ["2026-01-01T00:01:00.000Z"]);
     pass(60).await;
     assert_eq!(scheduled(&kept, "minutes"), ["2026-01-01T00:01:00.000Z", "2026-01-01T00:02:00.000Z"]);

@@ -1,12 +1,13 @@
 //! Calls that cannot be stored are answered with 503, so that their senders repeat them, and are remembered until then.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::support::{SECRET, World, automation, builder, endpoint, folder, read, records, request};
 use ostler_contract::points::{AutomationStore, CollectionOptions, RecordStore};
 use ostler_contract::protocol::wire::state::AutomationRunState;
 use ostler_contract::{Call, JsonObject, Thrown, Value, json};
+use ostler_engine::Core;
 use ostler_ports::{FileAutomations, StateDb};
 
 const MESSAGE: &str = "The host cannot store this call now; retry later";
@@ -23,22 +24,24 @@ async fn deliver(world: &World, endpoint: &str, id: &str, body: &Value) -> u16 {
     status
 }
 
-/// A store in which records of one collection cannot be written while `fails`.
-fn failing(store: &RecordStore, collection: &'static str, fails: &Arc<AtomicBool>) -> RecordStore {
-    let (inner, fails) = (store.collection.clone(), fails.clone());
+/// A store in which a record of one collection is written once `before` allows it.
+fn checked(
+    store: &RecordStore,
+    collection: &'static str,
+    before: impl Fn() -> Result<(), Thrown> + Clone + Send + Sync + 'static,
+) -> RecordStore {
+    let inner = store.collection.clone();
     let collection = Call::new(move |(name, options): (String, CollectionOptions)| {
-        let (inner, fails) = (inner.clone(), fails.clone());
+        let (inner, before) = (inner.clone(), before.clone());
         async move {
             let mut opened = inner.unbounded((name.clone(), options)).await?;
             if name == collection {
                 let put = opened.put.clone();
                 opened.put = Call::new(move |(record,): (JsonObject,)| {
-                    let (put, fails) = (put.clone(), fails.load(Ordering::SeqCst));
+                    let (put, allowed) = (put.clone(), before());
                     async move {
-                        match fails {
-                            true => Err(Thrown::new("the disk is full")),
-                            false => put.unbounded((record,)).await,
-                        }
+                        allowed?;
+                        put.unbounded((record,)).await
                     }
                 });
             }
@@ -55,7 +58,12 @@ async fn a_delivery_whose_answer_cannot_be_stored_runs_once_and_is_acknowledged_
     endpoint(dir.path(), "talk", "bot: bot://echo\nreply: none\ndedupe: X-Id");
     automation(dir.path(), "fire");
     let fails = Arc::new(AtomicBool::new(false));
-    let store = failing(&records(dir.path()), "webhook-repeats", &fails);
+    let is_full = fails.clone();
+    let store =
+        checked(&records(dir.path()), "webhook-repeats", move || match is_full.load(Ordering::SeqCst) {
+            true => Err(Thrown::new("the disk is full")),
+            false => Ok(()),
+        });
     let world = World::of(&dir, builder(dir.path()).await.records(store)).await;
     let said = json!({ "thread": "t", "text": "hello" });
     fails.store(true, Ordering::SeqCst);
@@ -121,4 +129,24 @@ async fn while_nothing_can_be_stored_no_call_takes_effect() {
     assert_eq!(deliver(&world, "fire", "", &json!({})).await, 202);
     assert_eq!(deliver(&world, "talk", "", &said).await, 202);
     assert_eq!(world.runs("fire").await, 1);
+}
+
+#[tokio::test]
+async fn a_turn_that_is_refused_because_nothing_can_be_stored_is_to_be_sent_again() {
+    let dir = folder();
+    endpoint(dir.path(), "talk", "bot: bot://echo\nreply: none");
+    let core: Arc<OnceLock<Weak<Core>>> = Arc::default();
+    // The disk is found full between the first look and the turn.
+    let lost = core.clone();
+    let store = checked(&records(dir.path()), "webhook-threads", move || {
+        let core = lost.get().and_then(Weak::upgrade).unwrap();
+        core.set_lost_storage(Some("the disk is full".to_owned()));
+        Ok(())
+    });
+    let world = World::of(&dir, builder(dir.path()).await.records(store)).await;
+    core.set(Arc::downgrade(&world.host.host.core)).unwrap();
+    let said = json!({ "thread": "t", "text": "hello" });
+    assert_eq!(deliver(&world, "talk", "", &said).await, 503);
+    world.host.host.core.set_lost_storage(None);
+    assert_eq!(deliver(&world, "talk", "", &said).await, 202);
 }
