@@ -310,7 +310,7 @@ async fn a_state_file_that_is_removed_is_noticed_and_nothing_more_is_taken() {
     assert!(lost(&refused["rejectionReason"]), "{refused}");
     assert_eq!(daemon.post("/plugins/webhook/in", Some("hello"), "{}").await.0, 401);
     let (status, _) = daemon.post("/plugins/webhook/in", Some("right"), "{}").await;
-    assert_eq!(status, 500, "a call whose run cannot be stored is not accepted");
+    assert_eq!(status, 503, "a call whose run cannot be stored is not accepted");
     std::fs::rename(&away, &path).unwrap();
     folder.wait_for_log("state.db is available again");
     client.dispatch(&chat, 2, turn).await;

@@ -269,7 +269,8 @@ async fn call_api(way: WayIn) {
         assert!((400..500).contains(&code) && code != 404, "{path}: {code} {answer}");
     }
     let event = json!({ "text": text, "secret": "filled in" });
-    let (code, answer) = ask("POST /api/webhook/test", &json!({ "id": "hook", "body": event })).await;
+    let (code, answer) =
+        ask("POST /api/webhook/test", &json!({ "id": "hook", "body": event.to_string() })).await;
     assert!(code == 200 && answer["status"] == 202, "{code} {answer}");
     loop {
         let (code, answer) = ask("GET /api/runs", &Value::Null).await;
