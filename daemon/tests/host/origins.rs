@@ -389,8 +389,8 @@ async fn what_enters_sets_off_what_the_table_says() {
         let state = client.subscribe(&ostler_protocol::uri::default_chat(session)).await.to_string();
         assert!(!state.contains("filled in") && !state.contains("root:x:0:0"), "{session}: {state}");
     }
-    // Records are as they were written.
-    for (records, written) in [("automations", 1), ("bots", 1), ("webhooks", 2)] {
+    // Records are as they were written, and that of the callback.
+    for (records, written) in [("automations", 1), ("bots", 1), ("webhooks", 3)] {
         let entries = fs::read_dir(folder.path().join(records)).unwrap().count();
         assert_eq!(entries, written, "no record was written into {records}");
     }
