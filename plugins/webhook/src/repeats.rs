@@ -86,9 +86,11 @@ impl Repeats {
             repeats: self.clone(),
             alone: Some(alone),
         };
-        let unstored = self.unstored().remove(&id);
+        let unstored = self.unstored().get(&id).cloned();
         if let Some(answer) = unstored {
             first.store(&answer).await?;
+            // Only now: a caller that leaves meanwhile must not make the next one fire the event again.
+            self.unstored().remove(&id);
             return Ok(Delivered::Again(answer));
         }
         match self.answer_of(&id).await? {
