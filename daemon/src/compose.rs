@@ -106,7 +106,7 @@ async fn compose_with(
         heard.tell(line);
         log.write(level, line);
     });
-    std::fs::create_dir_all(&settings.dir).map_err(|error| {
+    atomic::make_folder(&settings.dir).map_err(|error| {
         Exit::machine(format!("{} could not be created: {error}", settings.dir.display()))
     })?;
     let facts = Arc::new(HostFacts {

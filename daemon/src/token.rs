@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use ostler_ports::atomic;
 use ostler_server::Token;
 
 use crate::exit::Exit;
@@ -84,17 +85,16 @@ fn read(path: &Path) -> Result<Option<String>, Exit> {
     }
 }
 
+/// Creates the file, complete or not at all: one without a token would be refused by the next start.
 fn make(path: &Path, token: &str) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        atomic::make_folder(folder)?;
     }
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
+    let mut file = atomic::temporary(path)?;
     writeln!(file, "{token}")?;
-    file.sync_all()
+    file.as_file().sync_all()?;
+    file.persist_noclobber(path).map_err(|failed| failed.error)?;
+    path.parent().map_or(Ok(()), atomic::sync_folder)
 }
 
 /// Returns a random token.

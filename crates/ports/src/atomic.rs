@@ -146,26 +146,29 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// Creates a folder if it does not exist.
+/// Creates a folder and its parents if they do not exist, durably.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    fs::create_dir_all(folder)?;
-    sync_folder(folder_of(folder))
+    make(folder, fs::DirBuilder::new().recursive(true))
 }
 
-/// Creates a folder and its parents if they do not exist, accessible only by their owner.
+/// As [`make_folder`], accessible only by their owner.
 pub fn make_private_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    make(folder, &builder)
+}
+
+/// Creates a folder, and syncs each folder that has a new one in it.
+fn make(folder: &Path, builder: &fs::DirBuilder) -> io::Result<()> {
+    let missing =
+        folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()).count();
+    if missing == 0 {
+        return Ok(());
+    }
     builder.create(folder)?;
-    sync_folder(folder_of(folder))
+    folder.ancestors().take(missing).try_for_each(|made| sync_folder(folder_of(made)))
 }
 
 /// Moves a file to a free path, also on another file system. After a crash it is complete at one of the two paths or at

@@ -29,7 +29,7 @@ pub fn edit(
     let shown = file.display().to_string();
     let failed = |error: std::io::Error| Exit::machine(format!("{shown} could not be written: {error}"));
     if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
+        atomic::make_folder(folder).map_err(failed)?;
     }
     let _held = atomic::lock(&file).map_err(failed)?;
     let read = match std::fs::read_to_string(&file) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ostler_contract::protocol::wire::state::AutomationDefinition;
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use ostler_plugin_webhook::{CALL, TRIGGER};
-use ostler_ports::frontmatter;
+use ostler_ports::{atomic, frontmatter};
 
 use super::{AddFlags, Endpoints};
 
@@ -232,13 +232,14 @@ fn fields(flags: &AddFlags) -> Value {
 
 fn write_new(file: &Path, text: &str) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder)?;
+        atomic::make_folder(folder)?;
     }
     // Written completely under another name first, because the daemon reads the folder as it changes.
     let mut whole = tempfile::Builder::new().prefix(".new-").tempfile_in(file.parent().unwrap_or(file))?;
     std::io::Write::write_all(&mut whole, text.as_bytes())?;
     whole.as_file().sync_all()?;
-    whole.persist_noclobber(file).map(drop).map_err(|failed| failed.error)
+    whole.persist_noclobber(file).map_err(|failed| failed.error)?;
+    atomic::sync_folder(file.parent().unwrap_or(file))
 }
 
 fn in_files(dir: &Path, endpoint: &str) -> Vec<Listener> {
