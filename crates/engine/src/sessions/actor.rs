@@ -414,8 +414,7 @@ impl Actor {
             ToSession::Unwatched => self.busy_at = Instant::now(),
             ToSession::Rest => self.rest = true,
             ToSession::Dispose { done } => {
-                self.dispose().await;
-                let _ = done.send(());
+                let _ = done.send(self.dispose().await);
                 return Some(End::Disposed);
             }
             ToSession::Abandoned => {

@@ -200,7 +200,10 @@ impl Actor {
         let channel = uri::annotations(&self.entry.uri);
         let write = self.keeping(&channel, Some(set.within(limit::STORE, (self.entry.id.clone(), rows))));
         let record = OptionFuture::from(counted.then(|| self.keep_session()));
-        match self.stored_session(futures::future::join(write, record)).await {
+        self.storing.session = true;
+        let stored = self.stored_or_not(futures::future::join(write, record)).await;
+        self.storing.session = false;
+        match stored {
             (true, _) => Ok(()),
             (false, _) => refuse("the annotation could not be stored; try again"),
         }

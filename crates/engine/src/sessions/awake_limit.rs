@@ -297,7 +297,10 @@ pub(super) fn refuse(sessions: &Sessions, message: ToSession, gone: &RpcError) {
         ToSession::Turn { taken, .. } => {
             let _ = taken.send(Err(gone.message));
         }
-        ToSession::Dispose { done } | ToSession::Close { done } | ToSession::Abandon { done } => {
+        ToSession::Dispose { done } => {
+            let _ = done.send(false);
+        }
+        ToSession::Close { done } | ToSession::Abandon { done } => {
             let _ = done.send(());
         }
         _ => {}

@@ -126,8 +126,8 @@ impl Actor {
         self.abandon().await;
     }
 
-    /// Ends the session and deletes it from memory, its backend and the store.
-    pub(super) async fn dispose(&mut self) {
+    /// Ends the session and deletes it from memory, its backend and the store. Returns whether the store has deleted it.
+    pub(super) async fn dispose(&mut self) -> bool {
         self.close("disposed").await;
         let ids: Vec<String> = self.chats.iter().filter_map(|chat| chat.backend_id.clone()).collect();
         let role = self.entry.names_of_default_chat();
@@ -136,6 +136,6 @@ impl Actor {
             self.core.fanout.end(&chat.uri, if is_default { &role } else { &[] });
         }
         self.entry.end_channels(&self.core.fanout);
-        self.sessions.forget_session(&self.entry, ids).await;
+        self.sessions.forget_session(&self.entry, ids).await
     }
 }

@@ -336,8 +336,8 @@ pub enum ToSession {
     Rest,
     /// The session ends and is deleted.
     Dispose {
-        /// Notified once it is deleted.
-        done: oneshot::Sender<()>,
+        /// Told whether the store has deleted it.
+        done: oneshot::Sender<bool>,
     },
     /// No client has used the session until the timeout; it is removed if it is still a draft.
     Abandoned,

@@ -8,14 +8,14 @@ use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::state::{
     ChatOrigin, ChatSummary, MessageKind, ModelSelection, SessionSummary, Turn,
 };
-use ostler_protocol::{RpcError, uri};
+use ostler_protocol::{RpcError, json, uri};
 use tokio::sync::oneshot;
 use tracing::Span;
 
 use super::{Happened, Happening};
 use crate::core::file_uris::{file_path, file_uri};
 use crate::core::message::message;
-use crate::core::refusals::{SESSION_ENDED, nothing_at};
+use crate::core::refusals::{NOT_STORED, SESSION_ENDED, nothing_at};
 use crate::core::titles::tidy_title;
 use crate::sessions::Sessions;
 use crate::sessions::{
@@ -82,13 +82,17 @@ impl Sessions {
     /// Ends a session and deletes it.
     ///
     /// # Errors
-    /// `-32001` if it has already ended.
+    /// `-32001` if it has already ended; an internal error if the store could not delete it, in which case it sleeps.
     pub async fn dispose_session(self: &Arc<Self>, entry: &Arc<SessionEntry>) -> Result<(), RpcError> {
         let (done, wait) = oneshot::channel();
-        if !self.tell(entry, ToSession::Dispose { done }) || wait.await.is_err() {
+        if !self.tell(entry, ToSession::Dispose { done }) {
             return Err(nothing_at(&entry.uri));
         }
-        Ok(())
+        match wait.await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(RpcError::internal(NOT_STORED).with_data(json!({ "retryable": true }))),
+            Err(_) => Err(nothing_at(&entry.uri)),
+        }
     }
 
     /// Asks a backend to delete its own copy of a session or a chat.
@@ -101,8 +105,9 @@ impl Sessions {
         }
     }
 
-    /// Cleans up after a session whose state was removed.
-    pub(crate) async fn forget_session(&self, entry: &Arc<SessionEntry>, backend_ids: Vec<String>) {
+    /// Cleans up after a session whose state was removed. Returns whether the store has deleted it; if not, it is still listed, and
+    /// is read from the store when it is used again.
+    pub(crate) async fn forget_session(&self, entry: &Arc<SessionEntry>, backend_ids: Vec<String>) -> bool {
         self.workspace.end_terminals_of(&entry.uri).await;
         for id in backend_ids {
             self.delete_copy(entry, &entry.uri, id).await;
@@ -118,13 +123,16 @@ impl Sessions {
         self.workspace.clear_changesets(&entry.uri);
         for store in self.core.session_store().into_iter().chain(self.core.own_sessions()) {
             if let Err(why) = store.forget.within(limit::STORE, (entry.id.clone(),)).await {
-                self.core.log.warn(format_args!("{} could not be forgotten: {why}", entry.uri));
+                self.core.log.warn(format_args!("{} could not be deleted from the store: {why}", entry.uri));
+                entry.end();
+                self.leave_memory(entry);
+                return false;
             }
         }
         self.workspace.leave_computer(&entry.kept()).await;
         let announced = !self.is_draft(entry);
         self.remove(entry);
-        let params = ostler_protocol::json!({ "channel": uri::ROOT, "session": entry.uri });
+        let params = json!({ "channel": uri::ROOT, "session": entry.uri });
         if announced {
             self.core.feeds.sessions.remove(&entry.uri);
             self.counts_listed(false);
@@ -140,6 +148,7 @@ impl Sessions {
             let (session, what) = (entry.clone(), Happened::Gone);
             observer.happened(Happening { session, what, running: false, queued: 0, tool_calls: 0 });
         }
+        true
     }
 
     /// Creates a session for a tool: with the same owner and, by default, the directories of the calling session.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use ostler_contract::points::{KeptChat, KeptTurn, SessionFlags, SessionStore};
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::state::{ActiveTurn, ErrorInfo, ErrorResponsePart, ResponsePart, Turn, TurnState};
@@ -12,8 +13,9 @@ use super::text_length::text_in_turn;
 use crate::core::log::Log;
 use crate::core::long_work::{long_work, prompt_work};
 
-/// The pauses before the end of a turn is written again.
-const AGAIN: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(2)];
+/// The pauses before what could not be stored is written again.
+pub(super) const AGAIN: [Duration; 3] =
+    [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(2)];
 
 /// Waits for a write. Returns whether it succeeded.
 pub(super) async fn kept(
@@ -155,8 +157,8 @@ impl Actor {
 
     /// Stores a chat that is new to the session: its turns first, so that a stored chat is complete.
     pub(super) async fn keep_added(&mut self, at: usize) -> bool {
-        self.stored(self.forget_turns(&self.chats[at].uri)).await;
-        self.stored(self.keep_turns(at)).await && self.stored(self.keep_chats()).await
+        self.stored_or_not(self.forget_turns(&self.chats[at].uri)).await;
+        self.stored_or_not(self.keep_turns(at)).await && self.stored_or_not(self.keep_chats()).await
     }
 
     /// Stores the latest finished turn of a chat.
@@ -219,6 +221,29 @@ impl Actor {
                 None => true,
             }
         }
+    }
+
+    /// Stores the last turn of each chat, and that no others follow it. All earlier ones were stored when they ended.
+    pub(super) fn keep_ends_of_chats(&mut self) -> impl Future<Output = bool> + Send + use<> {
+        let mut writes = Vec::new();
+        for at in (0..self.chats.len()).filter(|at| !self.chats[*at].is_worker()).collect::<Vec<_>>() {
+            let is_running = self.chats[at].state.active_turn.is_some();
+            writes.push(match is_running {
+                true => self.keep_running_turn(at).boxed(),
+                false => self.keep_last_turn(at).boxed(),
+            });
+            let chat = &self.chats[at];
+            let count = chat.state.turns.len() + usize::from(is_running);
+            writes.push(self.drop_turns_of(&chat.uri, count).boxed());
+        }
+        async move { futures::future::join_all(writes).await.into_iter().all(|stored| stored) }
+    }
+
+    /// Stores everything of the session but its turns.
+    pub(super) fn keep_all_but_turns(&self) -> impl Future<Output = bool> + Send + use<> {
+        let flags = self.keep_flags(self.flags());
+        let writes = futures::future::join3(flags, self.keep_session(), self.keep_chats());
+        async move { writes.await == (true, true, true) }
     }
 
     /// Deletes all turns of a chat.

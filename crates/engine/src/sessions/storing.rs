@@ -21,6 +21,7 @@ use super::emit_limit::EmittedSize;
 use super::mailbox::{Dispatch, ToSession};
 use super::pages::Asked;
 use super::queue::Inbox;
+use super::store_writes::AGAIN;
 use super::text_length::text_in_turn;
 use crate::core::ids::ConnectionId;
 use crate::core::long_work::long_work;
@@ -134,6 +135,14 @@ pub(super) struct Storing {
     pub session: bool,
 }
 
+/// How long a change that could not be stored is written again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    UntilStored,
+    /// A few times, unless other work of the session would end with it.
+    UntilTried,
+}
+
 impl Actor {
     /// Waits until a change of a chat is stored.
     pub(super) async fn stored_in<T: Outcome>(
@@ -159,15 +168,83 @@ impl Actor {
         stored
     }
 
-    /// Waits for a store. After a delay, the session handles messages that need no store. In a cluster, a session whose change
-    /// could not be stored publishes nothing more and leaves memory; see D-496.
+    /// Waits until a change is stored, however long the store takes. After a delay, the session handles messages that need no
+    /// store. A change that cannot be stored is not acknowledged: see [`Self::stored_at_last`].
     pub(super) async fn stored<T: Outcome>(&mut self, write: impl Future<Output = T> + Send) -> T {
-        let stored = self.answered(std::pin::pin!(write)).await;
-        if !stored.is_stored() && self.core.cluster().is_some() {
-            self.storing.has_failed = true;
-            self.out.clear();
+        let stored = self.stored_or_not(write).await;
+        if !stored.is_stored() && !self.storing.has_failed {
+            Box::pin(self.stored_at_last(Patience::UntilStored)).await;
         }
         stored
+    }
+
+    /// Waits until the start of a turn is stored. Nobody waits long for that: the sender is to send the message again.
+    pub(super) async fn stored_start(
+        &mut self,
+        at: usize,
+        before: Before,
+        write: impl Future<Output = bool> + Send,
+    ) {
+        self.chats[at].unstored = Some(before);
+        let number = self.chats[at].number;
+        if !self.stored_or_not(write).await && !self.storing.has_failed {
+            Box::pin(self.stored_at_last(Patience::UntilTried)).await;
+        }
+        if let Some(at) = self.chat_numbered(number) {
+            self.chats[at].unstored = None;
+        }
+    }
+
+    /// Waits for a store, for callers that take a change back that was not stored. In a cluster, a session whose change could
+    /// not be stored publishes nothing more and leaves memory; see D-496.
+    pub(super) async fn stored_or_not<T: Outcome>(&mut self, write: impl Future<Output = T> + Send) -> T {
+        let stored = self.answered(std::pin::pin!(write)).await;
+        if !stored.is_stored() && self.core.cluster().is_some() {
+            self.not_stored();
+        }
+        stored
+    }
+
+    fn not_stored(&mut self) {
+        self.storing.has_failed = true;
+        self.out.clear();
+    }
+
+    /// Writes everything that the session has in memory again, because a change of it could not be stored, until that
+    /// succeeds: what was asked for is acknowledged then, and the work of agents goes on. While the host knows that nothing can be
+    /// stored, it waits for the end of that. Where that is no use, the session publishes nothing more and leaves memory, as in a
+    /// cluster: the store does not take this session, the host stops, or a turn was to start and no other runs. See D-608.
+    async fn stored_at_last(&mut self, patience: Patience) {
+        for tried in 0.. {
+            let core = self.core.clone();
+            let waits = patience == Patience::UntilStored || self.runs_elsewhere();
+            let pause = AGAIN.get(tried).copied();
+            let again = async move {
+                tokio::time::sleep(pause.unwrap_or(AGAIN[AGAIN.len() - 1])).await;
+                match (core.lost_storage(), pause) {
+                    (None, Some(_)) => true,
+                    (Some(_), _) if waits => core.can_store().await,
+                    (Some(_), Some(_)) => true,
+                    (_, None) => false,
+                }
+            };
+            if !self.answered(std::pin::pin!(again)).await {
+                return self.not_stored();
+            }
+            // A message that was queued leaves the stored queue after its turn is stored.
+            let turns = self.keep_ends_of_chats();
+            if self.answered(std::pin::pin!(turns)).await {
+                let rest = self.keep_all_but_turns();
+                if self.answered(std::pin::pin!(rest)).await {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether a turn runs whose start or end is not what is being stored.
+    fn runs_elsewhere(&self) -> bool {
+        self.chats.iter().any(|chat| chat.running().is_some() && !chat.is_in_turn_change())
     }
 
     async fn answered<T>(&mut self, mut write: Pin<&mut (dyn Future<Output = T> + Send)>) -> T {

@@ -168,7 +168,7 @@ impl Actor {
     async fn announce_turn(&mut self, at: usize, opening: Opening) {
         let Opening { stored, before, title, turn, text, sender, draft, was_read } = opening;
         self.storing.title = title;
-        self.stored_in(at, before, stored).await;
+        self.stored_start(at, before, stored).await;
         self.storing.title = None;
         if self.storing.has_failed {
             return;

@@ -90,6 +90,7 @@ impl Change {
 fn file() -> Value {
     json!({
         "teams": { "core": { "title": "Core" } },
+        "projects": { "site": { "title": "Site" } },
         "roles": { "works": ["session:*", "terminal:*"], "none": [] },
         "users": [
             { "id": "ben", "roles": ["works"], "token": hash_of("ben's"), "memberships": ["core"] },
@@ -335,6 +336,26 @@ async fn a_client_is_told_that_its_token_has_ended() {
             }
         }
     }
+}
+
+/// A bot of a team or a project works as long as that is there, whoever its members are.
+#[tokio::test]
+async fn what_works_for_a_team_or_a_project_ends_with_it() {
+    const OWNERS: [&str; 3] = ["user:ben", "team:core", "project:core:site"];
+    let mut work = work().await;
+    let works =
+        |work: &Work| OWNERS.map(|owner| work.host.plugin("caller").may_work_for(owner.to_owned()).is_ok());
+    assert_eq!(works(&work), [true, true, true]);
+    Change::TeamLeft.make(&work.host, &mut work.ben).await;
+    assert_eq!(works(&work), [true, true, true]);
+    let mut users = file();
+    users["projects"] = json!({});
+    set(&work.host, &users);
+    assert_eq!(works(&work), [true, true, false]);
+    users["users"][0]["memberships"] = json!([]);
+    users["teams"] = json!({});
+    set(&work.host, &users);
+    assert_eq!(works(&work), [true, false, false]);
 }
 
 /// The test of a kind that this one does not drive: its file and its name. Nothing ends the connection of a plugin.

@@ -343,6 +343,7 @@ async fn a_cancel_reaches_a_backend_while_the_session_waits_for_its_store() {
     }
     client.request("subscribe", json!({ "channel": chat() })).await.unwrap();
     stuck.store(true, Ordering::SeqCst);
+    answers_again(&stuck);
     let since = Instant::now();
     client.dispatch(&chat(), 1, begin("t")).await;
     stage.wait_told("begin").await;
@@ -393,7 +394,8 @@ async fn a_store_that_never_forgets_a_session_ends_its_disposal_in_time() {
     client.initialize("c").await;
     client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
     let since = Instant::now();
-    client.request("disposeSession", json!({ "channel": SESSION })).await.unwrap();
+    let refused = client.request("disposeSession", json!({ "channel": SESSION })).await.unwrap_err();
+    assert_eq!(refused["data"]["retryable"], true, "{refused}");
     assert!(since.elapsed() < Duration::from_secs(11), "{:?}", since.elapsed());
 }
 
@@ -550,6 +552,32 @@ async fn a_directory_that_is_never_recorded_delays_only_the_turn_that_waits_for_
     assert_eq!((told(&stage, "begin"), told(&stage, "cancel")), (1, 0));
 }
 
+/// Every second call answers, from the moment on at which it is stuck.
+fn every_second_while_stuck<A: Send + 'static>(
+    stuck: &Arc<AtomicBool>,
+) -> impl Fn(A) -> futures::future::BoxFuture<'static, Result<(), ostler_contract::Thrown>> + Send + Sync + 'static
+{
+    let (stuck, calls) = (stuck.clone(), AtomicUsize::new(0));
+    move |_| {
+        let answers = !stuck.load(Ordering::SeqCst) || calls.fetch_add(1, Ordering::SeqCst) % 2 == 1;
+        Box::pin(async move {
+            match answers {
+                true => Ok(()),
+                false => std::future::pending().await,
+            }
+        })
+    }
+}
+
+/// Has the store answer again after the first write has failed, before it is repeated.
+fn answers_again(stuck: &Arc<AtomicBool>) {
+    let stuck = stuck.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(10_100)).await;
+        stuck.store(false, Ordering::SeqCst);
+    });
+}
+
 /// A function of a store that answers until it is stuck.
 fn until_stuck<A: Send + 'static>(
     stuck: &Arc<AtomicBool>,
@@ -582,7 +610,7 @@ fn draft(text: &str) -> Value {
 async fn a_store_that_never_stores_a_turn_holds_up_only_what_is_told_of_it() {
     let (stage, stuck) = (Stage::default(), Arc::new(AtomicBool::new(false)));
     let store = SessionStore {
-        set_turn: Some(Call::new(until_stuck(&stuck))),
+        set_turn: Some(Call::new(every_second_while_stuck(&stuck))),
         turns: Some(Call::now(|_| Ok(Vec::new()))),
         drop_turns: Some(Call::now(|_| Ok(()))),
         ..empty_sessions()
@@ -640,7 +668,7 @@ async fn a_store_that_never_stores_a_turn_holds_up_only_what_is_told_of_it() {
 #[tokio::test(start_paused = true)]
 async fn a_running_turn_streams_while_a_queued_message_and_a_title_are_stored() {
     let (stage, stuck) = (Stage::default(), Arc::new(AtomicBool::new(false)));
-    let store = SessionStore { set_chats: Call::new(until_stuck(&stuck)), ..empty_sessions() };
+    let store = SessionStore { set_chats: Call::new(every_second_while_stuck(&stuck)), ..empty_sessions() };
     let host = MemoryHost::builder()
         .plugin(stage.plugin(), json!({}))
         .sessions(store)
@@ -800,6 +828,7 @@ async fn a_store_that_never_stores_a_change_of_chats_holds_up_nothing_else() {
         stage.wait_told("cancel").await;
         client.ready_frames().await;
         stuck.store(true, Ordering::SeqCst);
+        answers_again(&stuck);
         let since = Instant::now();
         let request = |method: &str, params: Value| {
             json!({ "jsonrpc": "2.0", "id": 90, "method": method, "params": params }).to_string()

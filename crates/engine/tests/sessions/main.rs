@@ -30,4 +30,5 @@ mod session_settings;
 mod sessions;
 mod subscribing;
 mod truncation;
+mod unstored;
 mod usage;
