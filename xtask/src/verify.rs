@@ -44,12 +44,12 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "crash",
-        what: "the process killed at 150 random moments under load",
-        subset: "12 moments",
+        what: "the process killed at 150 random moments under load; 200 power cuts; a slow, a failing, a full and a lost disk",
+        subset: "12 moments, 24 power cuts",
         run: |session| {
             session.tests(
                 &["test", "--package", "ostler", "--test", "crash", "--locked"],
-                &[("OSTLER_CRASH_ROUNDS", "150")],
+                &[("OSTLER_CRASH_ROUNDS", "150"), ("OSTLER_POWER_CUTS", "200")],
             )
         },
     },
