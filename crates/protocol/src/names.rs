@@ -23,6 +23,10 @@ pub fn route(plugin: &str, rest: &str) -> String {
     format!("{ROUTES}/{plugin}/{rest}")
 }
 
+/// The fact of a failure after which the same request or action may succeed: in the data of an error, and under `_meta` in the
+/// envelope of a rejected action.
+pub const RETRYABLE: &str = "retryable";
+
 /// Returns the key of `_meta` for a fact of the host: `ostler.<fact>`.
 pub fn meta_key(fact: &str) -> String {
     format!("{HOST}.{fact}")

@@ -1,9 +1,14 @@
 //! The frame of an action: `{"channel":…,"action":…,"serverSeq":…,"origin":…}` in its notification, as JSON text,
 //! encoded once.
 
+use std::sync::LazyLock;
+
+use ostler_protocol::names;
 use serde::Serialize;
 use serde::ser::Error as _;
 use serde_json::Value;
+
+use super::refusals::Rejection;
 
 /// The initial capacity of a frame for its action, in bytes, enough for a delta.
 const FRAME_ROOM: usize = 256;
@@ -107,13 +112,27 @@ fn push_string(into: &mut String, text: &str) {
     }
 }
 
+/// The envelope's `_meta` of a rejection whose action can be sent again later.
+static RETRYABLE: LazyLock<String> =
+    LazyLock::new(|| format!(r#","_meta":{{"{}":true}}"#, names::meta_key(names::RETRYABLE)));
+
 /// Returns the rejection of a dispatched action: the envelope with a reason, only for the sender, without a new number.
-pub fn rejection(channel: &str, action: &str, seq: u64, origin: &Origin, reason: &str) -> String {
+pub fn rejection(
+    channel: &str,
+    action: &str,
+    seq: u64,
+    origin: &Origin,
+    reason: impl Into<Rejection>,
+) -> String {
+    let Rejection { why, is_retryable } = reason.into();
     let mut frame = String::from(ACTION_HEAD);
     push_envelope(&mut frame, channel, action, seq, Some(origin));
     frame.pop();
     frame.push_str(r#","rejectionReason":"#);
-    push_string(&mut frame, reason);
+    push_string(&mut frame, &why);
+    if is_retryable {
+        frame.push_str(&RETRYABLE);
+    }
     frame.push_str("}}");
     frame
 }
@@ -188,6 +207,11 @@ mod tests {
             assert_eq!(renumbered(head, 1_000, tail), envelope_frame("echo:/1", &action, 1_000, origin));
         }
         let refused = rejection("echo:/1", &action, 41, &origin, "no");
+        let later = rejection("echo:/1", &action, 41, &origin, Rejection::retryable("later"));
+        let envelope: Value = serde_json::from_str(&later).expect("JSON");
+        assert_eq!(envelope["params"]["_meta"], serde_json::json!({ "ostler.retryable": true }));
+        assert!(split_number(&later).expect("an action").is_rejection);
+        assert!(!refused.contains("_meta"));
         let split = split_number(&refused).expect("an action");
         assert!(split.is_rejection);
         assert_eq!(renumbered(split.head, 9, split.tail), rejection("echo:/1", &action, 9, &origin, "no"));

@@ -3,7 +3,7 @@
 use ostler_contract::read::Unknown;
 use ostler_protocol::nearest::did_you_mean;
 use ostler_protocol::uri::Channel;
-use ostler_protocol::{RpcError, Value, json};
+use ostler_protocol::{RpcError, Value, json, names};
 
 use crate::core::shared::Core;
 
@@ -11,7 +11,7 @@ use crate::core::shared::Core;
 pub(crate) const STOPPING: &str = "the host is stopping";
 /// The host of a cluster may no longer write.
 pub(crate) const LOST_LEASE: &str = "the host lost its lease of the shared database; try again";
-/// A change of a session could not be stored, so the session is read again.
+/// A change of a session could not be stored.
 pub(crate) const NOT_STORED: &str = "the session store did not store this; try again";
 /// The session ended before it answered.
 pub(crate) const SESSION_ENDED: &str = "the session has ended";
@@ -28,10 +28,55 @@ pub(crate) const NOT_MOVED: &str = "the chat could not be stored, so it was not 
 /// An action without a name.
 pub(crate) const NO_ACTION_TYPE: &str = "an action needs a type";
 
+/// Why an action is rejected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// The sentence for its sender.
+    pub why: String,
+    /// Whether the host did not refuse the action itself, so that the same action may be accepted later.
+    pub is_retryable: bool,
+}
+
+impl Rejection {
+    /// Rejects an action that can be sent again later.
+    pub fn retryable(why: impl Into<String>) -> Self {
+        Self { why: why.into(), is_retryable: true }
+    }
+}
+
+impl From<String> for Rejection {
+    fn from(why: String) -> Self {
+        Self { why, is_retryable: false }
+    }
+}
+
+impl From<&String> for Rejection {
+    fn from(why: &String) -> Self {
+        why.clone().into()
+    }
+}
+
+impl From<&str> for Rejection {
+    fn from(why: &str) -> Self {
+        why.to_owned().into()
+    }
+}
+
+impl From<&RpcError> for Rejection {
+    fn from(error: &RpcError) -> Self {
+        let is_retryable = error.data.as_ref().is_some_and(|data| data[names::RETRYABLE] == true);
+        Self { why: error.message.clone(), is_retryable }
+    }
+}
+
 /// The store could not say what it has of a channel. The request can be repeated.
 pub(crate) fn unread(spelled: &str, why: &Unknown) -> RpcError {
-    RpcError::internal(format!("{spelled} could not be read from the store, try again: {why}"))
-        .with_data(json!({ "retryable": true }))
+    try_again(format!("{spelled} could not be read from the store, try again: {why}"))
+}
+
+/// A failure of the host after which the same request may succeed.
+pub(crate) fn try_again(why: impl Into<String>) -> RpcError {
+    RpcError::internal(why).with_data(json!({ (names::RETRYABLE): true }))
 }
 
 /// No memory is available for answers.

@@ -440,8 +440,7 @@ impl Connection {
             }
             Work::Dispatch { dispatch, length } => {
                 if let Some(why) = &prepared.unknown {
-                    let why = unread(&dispatch.channel, why).message;
-                    return self.refuse_dispatch(&dispatch, &why);
+                    return self.refuse_dispatch(&dispatch, &unread(&dispatch.channel, why));
                 }
                 self.handle_dispatch(dispatch, length);
             }

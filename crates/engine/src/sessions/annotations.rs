@@ -13,11 +13,12 @@ use ostler_protocol::{RpcError, uri};
 
 use super::Place;
 use super::actor::Actor;
-use super::client_actions::{Refused, refuse};
+use super::client_actions::{Refused, refuse, refuse_for_now};
 use super::mailbox::{Subscription, ToSession};
 use super::queue::Posted;
 use super::snapshots::snapshot;
 use crate::core::fanout::Origin;
+use crate::core::refusals::Rejection;
 use crate::core::tasks;
 
 /// Every message about annotations waits until they are read, so that no client sees this.
@@ -122,7 +123,7 @@ impl Actor {
                 ToSession::Subscribe(subscription) => {
                     subscription.answer.fail(RpcError::internal(why.clone()));
                 }
-                ToSession::Dispatch(dispatch) => self.reject(&dispatch, &why),
+                ToSession::Dispatch(dispatch) => self.reject(&dispatch, Rejection::retryable(&*why)),
                 _ => {}
             }
         }
@@ -166,7 +167,7 @@ impl Actor {
         &mut self,
         state: &mut AnnotationsState,
         action: &StateAction,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, Rejection> {
         check(state, action)?;
         let before = state.clone();
         if apply_action_to_annotations(state, action) != ReduceOutcome::Applied || *state == before {
@@ -205,7 +206,7 @@ impl Actor {
         self.storing.session = false;
         match stored {
             (true, _) => Ok(()),
-            (false, _) => refuse("the annotation could not be stored; try again"),
+            (false, _) => refuse_for_now("the annotation could not be stored; try again"),
         }
     }
 }
@@ -219,7 +220,7 @@ fn counts(state: &AnnotationsState) -> AnnotationCounts {
 fn check(state: &AnnotationsState, action: &StateAction) -> Refused {
     let named = |id: &str| {
         let found = state.annotations.iter().find(|annotation| annotation.id == id);
-        found.ok_or_else(|| format!("there is no annotation {id}"))
+        found.ok_or_else(|| Rejection::from(format!("there is no annotation {id}")))
     };
     match action {
         StateAction::AnnotationsSet(set) => check_new(&set.annotation),

@@ -293,7 +293,7 @@ pub(super) fn refuse(sessions: &Sessions, message: ToSession, gone: &RpcError) {
         },
         ToSession::FetchTurns { responder, .. } => responder.fail(gone),
         ToSession::Room { posted: Some(posted), .. } => refuse(sessions, posted.message, &gone),
-        ToSession::Dispatch(dispatch) => dispatch.refuse(&gone.message, sessions.core.fanout.seq()),
+        ToSession::Dispatch(dispatch) => dispatch.refuse(&gone, sessions.core.fanout.seq()),
         ToSession::Turn { taken, .. } => {
             let _ = taken.send(Err(gone.message));
         }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::Happened;
 use super::actor::Actor;
 use super::backend::Tell;
-use super::client_actions::{Refused, refuse};
+use super::client_actions::{Refused, refuse, refuse_for_now};
 use super::deferred::DeferredPart;
 use super::mailbox::{Dispatch, ToSession};
 use super::text_length::text_in_message;
@@ -229,10 +229,10 @@ impl Actor {
             return refuse("a client may only send messages of a person");
         }
         if self.core.is_stopping() {
-            return refuse(STOPPING);
+            return refuse_for_now(STOPPING);
         }
         if let Some(lost) = self.core.lost_storage() {
-            return refuse(lost);
+            return refuse_for_now(lost);
         }
         if self.agent.is_none() {
             return refuse(self.without_backend());
@@ -295,6 +295,9 @@ impl Actor {
         self.apply_chat(at, StateAction::ChatPendingMessageSet(set), origin);
         self.happened(at, Happened::Queued);
         self.stored_in(at, before, self.keep_chats()).await;
+        if self.storing.has_failed {
+            return Ok(());
+        }
         if self.chats[at].running().is_none() {
             // The policies have just allowed this message.
             match self.first_queued(at) {

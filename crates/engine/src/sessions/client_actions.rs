@@ -19,7 +19,9 @@ use super::deferred::DeferredPart;
 use super::mailbox::{Dispatch, ToSession};
 use crate::core::fanout::{Origin, rejection};
 use crate::core::long_work::long_work;
-use crate::core::refusals::{FOLDERS_IN_USE, NO_SUCH_CHAT, does_not_belong, lacks_field, one_folder};
+use crate::core::refusals::{
+    FOLDERS_IN_USE, NO_SUCH_CHAT, NOT_STORED, Rejection, does_not_belong, lacks_field, one_folder,
+};
 use crate::core::tasks;
 use crate::core::titles::named;
 use crate::sessions::config::refuses;
@@ -27,10 +29,15 @@ use crate::users::clients::ClientIdentity;
 use crate::workspace::directories::Directories;
 
 /// The result of an action, with the reason for a rejection.
-pub(super) type Refused = Result<(), String>;
+pub(super) type Refused = Result<(), Rejection>;
 
-pub(super) fn refuse(why: impl Into<String>) -> Refused {
+pub(super) fn refuse(why: impl Into<Rejection>) -> Refused {
     Err(why.into())
+}
+
+/// Rejects an action that can be sent again later.
+pub(super) fn refuse_for_now(why: impl Into<String>) -> Refused {
+    Err(Rejection::retryable(why))
 }
 
 impl Actor {
@@ -50,14 +57,14 @@ impl Actor {
         {
             match self.check_config(changed) {
                 Ok(()) => return self.ask_backend(at, self.of_backend(&changed.config), dispatch),
-                Err(why) => return self.reject(&dispatch, &why),
+                Err(why) => return self.reject(&dispatch, why),
             }
         }
         let dispatch = match self.chat_at(&dispatch.place) {
             Some(at) => match self.prepare(at, &action, dispatch) {
                 Ok(Some(dispatch)) => dispatch,
                 Ok(None) => return,
-                Err((dispatch, why)) => return self.reject(&dispatch, &why),
+                Err((dispatch, why)) => return self.reject(&dispatch, why),
             },
             None => dispatch,
         };
@@ -69,13 +76,23 @@ impl Actor {
             Some(at) => self.chat_action(at, action, origin, &dispatch).await,
             None => return self.reject(&dispatch, NO_SUCH_CHAT),
         };
-        if let Err(why) = outcome {
-            self.reject(&dispatch, &why);
+        self.answer_failure(&dispatch, outcome);
+    }
+
+    /// Rejects an action that was refused, or whose change could not be stored.
+    pub(super) fn answer_failure(&mut self, dispatch: &Dispatch, outcome: Refused) {
+        match outcome {
+            Err(why) => self.reject(dispatch, why),
+            // There is no echo.
+            Ok(()) if self.storing.has_failed => {
+                self.reject(dispatch, Rejection::retryable(NOT_STORED));
+            }
+            Ok(()) => {}
         }
     }
 
     /// Sends a rejection with its reason to the sender only.
-    pub(super) fn reject(&mut self, dispatch: &Dispatch, why: &str) {
+    pub(super) fn reject(&mut self, dispatch: &Dispatch, why: impl Into<Rejection>) {
         self.flush_out();
         let seq = self.core.fanout.seq();
         let frame = rejection(&dispatch.spelled, &dispatch.action.to_string(), seq, &dispatch.origin, why);
@@ -233,10 +250,11 @@ impl Actor {
     /// Continues after [`Actor::ask_backend`].
     pub(super) async fn config_answered(&mut self, dispatch: Dispatch, refused: Option<String>) {
         if let Some(why) = refused {
-            return self.reject(&dispatch, &why);
+            return self.reject(&dispatch, why);
         }
         if let Ok(StateAction::SessionConfigChanged(changed)) = read(&dispatch, String::new) {
-            let _ = self.change_config(changed, Some(dispatch.origin)).await;
+            let outcome = self.change_config(changed, Some(dispatch.origin.clone())).await;
+            self.answer_failure(&dispatch, outcome);
         }
     }
 

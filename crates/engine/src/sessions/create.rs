@@ -34,7 +34,7 @@ use super::view::Published;
 use super::waking::wake;
 use super::{Resting, SessionEntry, View};
 use crate::core::file_uris::names_a_directory;
-use crate::core::refusals::{LOST_LEASE, NOT_MOVED, STOPPING, no_provider};
+use crate::core::refusals::{LOST_LEASE, NOT_MOVED, STOPPING, no_provider, try_again};
 use crate::core::tasks;
 use crate::sessions::Sessions;
 use crate::sessions::config::Chosen;
@@ -100,10 +100,10 @@ impl Sessions {
             None => self.core.first_agent().ok_or_else(|| no_provider(&self.core, "default"))?,
         };
         if self.core.is_stopping() {
-            return Err(RpcError::internal(STOPPING));
+            return Err(try_again(STOPPING));
         }
         if let Some(lost) = self.core.lost_storage() {
-            return Err(RpcError::internal(lost));
+            return Err(try_again(lost));
         }
         if let Some(other) = new.working_directories.iter().find(|text| !names_a_directory(text)) {
             let why = format!("workingDirectories: {other} is no file: URI and no absolute path");
@@ -228,7 +228,7 @@ impl Claimed {
         // First, so that sessions that leave memory from now on end this one too.
         self.entry.is_being_created.store(false, Ordering::SeqCst);
         let is_owned = sessions.generation() == self.generation;
-        match made.and_then(|actor| if is_owned { Ok(actor) } else { Err(RpcError::internal(LOST_LEASE)) }) {
+        match made.and_then(|actor| if is_owned { Ok(actor) } else { Err(try_again(LOST_LEASE)) }) {
             Ok(mut actor) => {
                 let Self { entry, new, inbox, .. } = self;
                 if !new.draft {
@@ -365,7 +365,7 @@ impl Claimed {
         actor.chats[0].backend = Some(Backend::running(session, 0, mailbox.clone()));
         sessions.bind(entry).await?;
         self.keep(sessions, &actor).await.map_err(|why| {
-            RpcError::internal(format!("the session could not be stored, so it was not started: {why}"))
+            try_again(format!("the session could not be stored, so it was not started: {why}"))
         })?;
         actor.account();
         Ok(actor)
@@ -381,7 +381,7 @@ impl Claimed {
         let kept = KeptSession { worktree: Some(tree), draft, ..self.entry.kept() };
         let write = store.set_config.within(limit::STORE, (self.entry.id.clone(), kept));
         write.await.map_err(|why| {
-            RpcError::internal(format!("the session could not be stored, so it was not started: {why}"))
+            try_again(format!("the session could not be stored, so it was not started: {why}"))
         })
     }
 

@@ -6,6 +6,7 @@ use ostler_contract::read::Read;
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::RpcError;
 
+use crate::core::refusals::try_again;
 use crate::sessions::Sessions;
 use crate::workspace::detached::DetachedTree;
 
@@ -65,7 +66,7 @@ impl Sessions {
         self.own_new(handle, false).await?;
         self.keep_detached(handle, detached).await.map_err(|why| {
             self.disown(handle);
-            RpcError::internal(format!("the working tree could not be stored, so it was not created: {why}"))
+            try_again(format!("the working tree could not be stored, so it was not created: {why}"))
         })
     }
 

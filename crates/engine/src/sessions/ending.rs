@@ -1,8 +1,8 @@
 //! The end of a session: for its clients, when the host closes, and by disposal.
 
 use ostler_contract::events::{Event, TurnStatus};
+use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{SessionActiveClientRemovedAction, StateAction};
-use ostler_protocol::{RpcError, uri};
 
 use super::SessionEntry;
 use super::actor::Actor;
@@ -11,7 +11,7 @@ use super::queue::Inbox;
 use crate::core::fanout::Fanout;
 use crate::core::message::run_of;
 use crate::core::outbox::Closed;
-use crate::core::refusals::NOT_STORED;
+use crate::core::refusals::{NOT_STORED, try_again};
 
 impl SessionEntry {
     /// Returns the URIs that name the session's default chat, whichever chat that is.
@@ -111,7 +111,7 @@ impl Actor {
         sessions.leave_memory(&self.entry);
         inbox.close();
         while let Some(posted) = inbox.try_next() {
-            refuse(&sessions, posted.message, &RpcError::internal(NOT_STORED));
+            refuse(&sessions, posted.message, &try_again(NOT_STORED));
         }
         if let Some(observer) = sessions.observer() {
             for chat in &self.chats {

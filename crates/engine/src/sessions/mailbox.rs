@@ -24,6 +24,7 @@ use super::{Place, SessionEntry};
 use crate::core::fanout::{Origin, Subscriber, rejection};
 use crate::core::ids::ConnectionId;
 use crate::core::plugin_folders::PluginFolder;
+use crate::core::refusals::Rejection;
 use crate::core::responder::{ConnectionRef, Responder};
 
 /// A request to subscribe.
@@ -98,7 +99,7 @@ impl Dispatch {
     }
 
     /// Sends a rejection without the text of the message, because there is no memory for that.
-    pub(super) fn refuse(&self, why: &str, seq: u64) {
+    pub(super) fn refuse(&self, why: impl Into<Rejection>, seq: u64) {
         let mut action = json!({ "type": self.row.name });
         for key in ["id", "kind", "turnId"] {
             if let Some(Value::String(value)) = self.action.get(key) {
@@ -243,7 +244,7 @@ pub enum ToSession {
         /// The client's dispatch.
         dispatch: Box<Dispatch>,
         /// The action to handle, or the reason for the rejection.
-        outcome: Result<Box<StateAction>, String>,
+        outcome: Result<Box<StateAction>, Rejection>,
     },
     /// The policies were evaluated for a queued message.
     QueuedAsked {

@@ -6,10 +6,11 @@ use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{Message, PendingMessageKind};
 
 use super::actor::Actor;
+use super::client_actions::refuse;
 use super::mailbox::{Dispatch, ToSession};
 use super::queue::Posted;
 use crate::core::ids::ConnectionId;
-use crate::core::refusals::NO_SUCH_CHAT;
+use crate::core::refusals::{NO_SUCH_CHAT, Rejection};
 use crate::core::tasks;
 use crate::users::policies::Use;
 
@@ -55,7 +56,7 @@ impl Actor {
         at: usize,
         action: &StateAction,
         dispatch: Dispatch,
-    ) -> Result<Option<Dispatch>, (Dispatch, String)> {
+    ) -> Result<Option<Dispatch>, (Dispatch, Rejection)> {
         let wanted = match self.wanted(at, action, &dispatch) {
             Ok(Some(wanted)) => wanted,
             Ok(None) => return Ok(Some(dispatch)),
@@ -79,11 +80,11 @@ impl Actor {
                     let wanted = Use { agent: &entry.provider, model: model.as_deref(), computer: None };
                     let charged = sessions.charged_to(&entry);
                     let asked = sessions.access.may_use(dispatch.sender.as_deref(), &charged, wanted).await;
-                    asked.map_err(|refused| refused.message)?;
+                    asked.map_err(|refused| Rejection::from(&refused))?;
                 }
                 match message_of(&mut action) {
                     Some(message) if wanted.attachments => {
-                        sessions.store_attachments(&entry.id, message).await
+                        sessions.store_attachments(&entry.id, message).await.map_err(Rejection::from)
                     }
                     _ => Ok(()),
                 }
@@ -95,7 +96,12 @@ impl Actor {
         Ok(None)
     }
 
-    fn wanted(&self, at: usize, action: &StateAction, dispatch: &Dispatch) -> Result<Option<Wanted>, String> {
+    fn wanted(
+        &self,
+        at: usize,
+        action: &StateAction,
+        dispatch: &Dispatch,
+    ) -> Result<Option<Wanted>, Rejection> {
         let (message, spends, is_new) = match action {
             StateAction::ChatTurnStarted(started) => {
                 self.may_start(at, started)?;
@@ -129,18 +135,17 @@ impl Actor {
         &mut self,
         number: u64,
         dispatch: Dispatch,
-        outcome: Result<Box<StateAction>, String>,
+        outcome: Result<Box<StateAction>, Rejection>,
     ) {
         let at = self.preparing.iter().position(|preparing| preparing.number == number);
         let waiting = at.map(|at| self.preparing.remove(at).waiting).unwrap_or_default();
+        self.storing.is_unstored = false;
         let outcome = match (outcome, self.chat_at(&dispatch.place)) {
             (Ok(action), Some(at)) => self.chat_action(at, *action, dispatch.origin.clone(), &dispatch).await,
-            (Ok(_), None) => Err(NO_SUCH_CHAT.to_owned()),
+            (Ok(_), None) => refuse(NO_SUCH_CHAT),
             (Err(why), _) => Err(why),
         };
-        if let Err(why) = outcome {
-            self.reject(&dispatch, &why);
-        }
+        self.answer_failure(&dispatch, outcome);
         for posted in waiting.into_iter().rev() {
             self.again.push_front(posted);
         }

@@ -287,7 +287,7 @@ impl Actor {
                 return Err("a turn is running in this chat".to_owned());
             }
             let id = self.core.new_id();
-            self.may_wait(at, Some(&id), &message)?;
+            self.may_wait(at, Some(&id), &message).map_err(|refused| refused.why)?;
             let queued = ChatPendingMessageSetAction { kind: PendingMessageKind::Queued, id, message };
             let before = self.chats[at].before(false);
             self.apply_chat(at, StateAction::ChatPendingMessageSet(queued), None);

@@ -615,6 +615,7 @@ async fn clients_see_nothing_that_could_not_be_stored() {
         client.actions_until("chat/turnComplete").await;
     }
     // Neither a start nor an end is shown that is not stored in the end.
+    let mut rejected = Vec::new();
     for (turn, text) in [("t3", "words"), ("t4", "/slow 5s lost")] {
         let mut clients = [a.connect("near").await, b.connect("far").await];
         for client in &mut clients {
@@ -629,6 +630,11 @@ async fn clients_see_nothing_that_could_not_be_stored() {
         for client in &mut clients {
             while let Some(frame) = client.next_frame().await {
                 let shown = &frame["params"]["action"]["type"];
+                if frame["params"]["rejectionReason"].is_string() {
+                    assert_eq!(frame["params"]["_meta"], json!({ "ostler.retryable": true }), "{frame}");
+                    rejected.push(turn);
+                    continue;
+                }
                 assert!(
                     shown != "chat/turnComplete" && (turn == "t4" || shown != "chat/turnStarted"),
                     "{frame}"
@@ -638,6 +644,7 @@ async fn clients_see_nothing_that_could_not_be_stored() {
         }
         is_full.store(false, Ordering::Relaxed);
     }
+    assert_eq!(rejected, ["t3"], "its sender can send it again");
     for host in [&a, &b] {
         let snapshot = subscribe(&mut host.connect("reader").await, &chat()).await;
         let turns = snapshot["state"]["turns"].as_array().unwrap();

@@ -219,14 +219,17 @@ async fn a_host_that_closes_writes_what_is_deferred() {
     assert_eq!(chats[0].draft.as_ref().unwrap()["text"], "draft 0");
 }
 
-/// Reads of a store fail while this is set.
-struct Unreadable(Arc<AtomicBool>);
+/// Reads or writes of a store fail while this is set.
+struct Failing {
+    writes: bool,
+    fails: Arc<AtomicBool>,
+}
 
-impl WrapCall for Unreadable {
+impl WrapCall for Failing {
     fn wrap<S: Signature>(&self, call: &Call<S>, writes: bool) -> Call<S> {
-        let (call, fails) = (call.clone(), self.0.clone());
+        let (call, fails, is_concerned) = (call.clone(), self.fails.clone(), writes == self.writes);
         Call::new(move |arguments| {
-            let (call, fails) = (call.clone(), !writes && fails.load(Ordering::Relaxed));
+            let (call, fails) = (call.clone(), is_concerned && fails.load(Ordering::Relaxed));
             async move {
                 match fails {
                     true => Err(Thrown::new("the database is slow")),
@@ -240,7 +243,7 @@ impl WrapCall for Unreadable {
 #[tokio::test(start_paused = true)]
 async fn a_session_that_cannot_be_read_is_not_overwritten() {
     let fails = Arc::new(AtomicBool::new(false));
-    let store = wrapped_store(&store(), &Unreadable(fails.clone()));
+    let store = wrapped_store(&store(), &Failing { writes: false, fails: fails.clone() });
     let start = async || {
         let builder = MemoryHost::builder().plugin(ostler_plugin_echo::plugin(), json!({}));
         builder.sessions(store.clone()).start().await

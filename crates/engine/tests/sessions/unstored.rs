@@ -73,7 +73,15 @@ async fn a_turn_whose_start_is_not_stored_is_not_acknowledged_and_can_be_sent_ag
     fails.store(true, Ordering::SeqCst);
     let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
     client.dispatch(&chat, 1, turn).await;
+    // The rejection is the last thing that it hears of the session in memory.
+    let mut rejections = Vec::new();
     while let Some(frame) = client.next_frame().await {
-        assert_ne!(frame["params"]["action"]["type"], "chat/turnStarted", "{frame}");
+        let params = &frame["params"];
+        if params["rejectionReason"].is_string() {
+            rejections.push(params["_meta"].clone());
+        } else {
+            assert_ne!(params["action"]["type"], "chat/turnStarted", "{frame}");
+        }
     }
+    assert_eq!(rejections, [json!({ "ostler.retryable": true })]);
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::core::editor_settings::is_own;
 use crate::core::fanout::{Origin, rejection};
-use crate::core::refusals::{NO_ACTION_TYPE, message_too_long};
+use crate::core::refusals::{NO_ACTION_TYPE, Rejection, message_too_long};
 use crate::front::channels::{Dispatched, kind_of};
 use crate::front::connection::Connection;
 
@@ -31,15 +31,15 @@ fn refused(channel: &str, action: &Value) -> String {
 }
 
 impl Connection {
-    /// Passes a dispatched action to its channel. An action without a valid channel is rejected, never dropped.
-    /// `length` is the length of its text.
     /// Rejects an action.
-    pub(crate) fn refuse_dispatch(self: &Arc<Self>, dispatch: &DispatchAction, why: &str) {
+    pub(crate) fn refuse_dispatch(self: &Arc<Self>, dispatch: &DispatchAction, why: impl Into<Rejection>) {
         let client_id = self.client_id().unwrap_or_default();
         let origin = Origin { client_id, client_seq: dispatch.client_seq };
         self.refuse_dispatched(&dispatch.channel, &dispatch.action, &origin, why);
     }
 
+    /// Passes a dispatched action to its channel. An action without a valid channel is rejected, never dropped.
+    /// `length` is the length of its text.
     pub(crate) fn handle_dispatch(self: &Arc<Self>, dispatch: DispatchAction, length: usize) {
         let front = self.front();
         let origin =
@@ -79,13 +79,13 @@ impl Connection {
     }
 
     /// Notifies the sender of an action why it is rejected.
-    fn refuse_dispatched(&self, channel: &str, action: &Value, origin: &Origin, why: &str) {
+    fn refuse_dispatched(&self, channel: &str, action: &Value, origin: &Origin, why: impl Into<Rejection>) {
         let seq = self.front().core.fanout.seq();
         self.outbox.send(rejection(channel, &refused(channel, action), seq, origin, why));
     }
 
     /// Notifies the sender of an action why it did not reach its session.
-    pub(crate) fn refuse_unsent(&self, dispatch: &DispatchAction, why: &str) {
+    pub(crate) fn refuse_unsent(&self, dispatch: &DispatchAction, why: impl Into<Rejection>) {
         let origin =
             Origin { client_id: self.client_id().unwrap_or_default(), client_seq: dispatch.client_seq };
         self.refuse_dispatched(&dispatch.channel, &dispatch.action, &origin, why);

@@ -67,7 +67,7 @@ impl Connection {
                     return;
                 };
                 if bounces > BOUNCES_MAX {
-                    return self.refuse_unsent(&dispatch, &moving(session).message);
+                    return self.refuse_unsent(&dispatch, &moving(session));
                 }
                 let frame = frame.to_owned();
                 tasks::spawn(async move {
@@ -80,7 +80,7 @@ impl Connection {
                             let passed = Passed { host, session, frame, bounces, request: None };
                             connection.pass(&relay, passed).await;
                         }
-                        Err(why) => connection.refuse_unsent(&dispatch, &why.message),
+                        Err(why) => connection.refuse_unsent(&dispatch, &why),
                     }
                 });
             }

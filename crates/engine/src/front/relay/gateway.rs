@@ -279,7 +279,7 @@ impl Connection {
                     self.pass(relay, Passed { host, session, frame, bounces: 0, request: None }).await;
                 }
             }
-            Err(why) => self.refuse_unsent(&dispatch, &why.message),
+            Err(why) => self.refuse_unsent(&dispatch, &why),
         }
         None
     }
@@ -352,7 +352,7 @@ impl Connection {
                     && let Some(Ok(Notification::DispatchAction(dispatch))) =
                         Notification::decode(&method, &params)
                 {
-                    self.refuse_unsent(&dispatch, &why.message);
+                    self.refuse_unsent(&dispatch, why);
                 }
             }
         }
