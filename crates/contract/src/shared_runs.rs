@@ -127,6 +127,15 @@ pub struct Wake {
     pub kind: WakeKind,
 }
 
+/// The outcome of a wake that started no run of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The wake.
+    pub wake: String,
+    /// The run that it was merged into or steered into; `None` if it was dropped.
+    pub run: Option<String>,
+}
+
 /// The outcome of storing wakes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sent {
@@ -188,7 +197,11 @@ pub trait SharedRuns: Debug + Send + Sync {
     /// `deciding` are wakes that it decides already, `full` automations whose wakes wait.
     fn take(&self, owned: Option<Vec<String>>, deciding: Vec<String>, full: Vec<String>) -> Pending<Work>;
 
-    /// Records the outcome of a wake that started no run. One that did is decided by storing the run.
+    /// Stores a run of an automation that this host owns, and the decisions about wakes that it counts, in one transaction.
+    fn store_with(&self, run: AutomationRunState, decisions: Vec<Decision>) -> Pending<()>;
+
+    /// Records the outcome of a wake of an automation that this host owns, which no run counts. One that started a run is decided
+    /// by storing the run.
     fn settle(&self, wake: String, run: Option<String>) -> Pending<()>;
 
     /// Sets the listener that is called when there may be something to do, once. It must not block.

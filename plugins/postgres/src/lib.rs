@@ -160,8 +160,8 @@ async fn apply(
     let place = format!("PostgreSQL, schema {}", settings.schema);
     let is_shared = database.lease.is_member;
     let runs = Runs::new(database.clone(), say.clone(), retention, is_shared)?;
+    let shared = Arc::new(Shared::new(runs.clone(), say.clone(), listeners.clone()));
     let automations = Automations::new(database.clone(), runs, say.clone(), &listeners, place.clone())?;
-    let shared = Arc::new(Shared::new(database.clone(), say.clone(), listeners.clone()));
     let of_cluster = is_shared.then(|| shared.clone() as Arc<dyn SharedRuns>);
     if let Err(why) = host.join_runs(shared, of_cluster) {
         // A host without the call stores each run by itself.

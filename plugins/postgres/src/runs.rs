@@ -14,6 +14,7 @@ use ostler_contract::protocol::uri::automation_id;
 use ostler_contract::protocol::wire::state::{
     AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState,
 };
+use ostler_contract::shared_runs::Decision;
 use ostler_contract::stores::{Report, Watchers};
 use ostler_contract::{RpcError, Thrown};
 use tokio_postgres::Row;
@@ -38,8 +39,8 @@ const KEEP: &str = "WITH stored AS (
      INSERT INTO automation_run_words (number, words)
      SELECT number, array_to_tsvector($11::text[]) FROM stored WHERE $11::text[] IS NOT NULL
      ON CONFLICT (number) DO UPDATE SET words = excluded.words";
-/// The same where hosts share runs: only the owner of the automation stores its runs, and the wake of the run is decided with
-/// it.
+/// The same where hosts share runs: only the owner of the automation stores its runs, and the wake of the run and those that it
+/// counts are decided with it.
 const KEEP_OWNED: &str = "WITH owned AS (
          SELECT 1 FROM automation_owners WHERE automation = $2 AND owner = $12 FOR SHARE
      ), stored AS (
@@ -52,8 +53,10 @@ const KEEP_OWNED: &str = "WITH owned AS (
              owner = excluded.owner
          RETURNING uri, number
      ), decided AS (
-         UPDATE automation_wakes SET done = true, outcome = $1, run = 'null'
-         FROM stored WHERE automation_wakes.uri = stored.uri AND NOT done
+         UPDATE automation_wakes SET
+             done = true, run = 'null', outcome = CASE WHEN automation_wakes.uri = ANY ($14::text[]) THEN NULL ELSE $1 END
+         FROM stored
+         WHERE automation_wakes.uri = ANY (array_append($13::text[] || $14::text[], $1::text)) AND NOT done
      ), indexed AS (
          INSERT INTO automation_run_words (number, words)
          SELECT number, array_to_tsvector($11::text[]) FROM stored WHERE $11::text[] IS NOT NULL
@@ -139,6 +142,11 @@ impl Runs {
 
     /// Stores a run.
     pub fn keep(&self, run: &AutomationRunState) -> Pending<()> {
+        self.keep_with(run, Vec::new())
+    }
+
+    /// Stores a run, and decides wakes that it counts, where hosts share runs.
+    pub fn keep_with(&self, run: &AutomationRunState, decisions: Vec<Decision>) -> Pending<()> {
         let text = match encode(run) {
             Ok(text) => text,
             Err(thrown) => return ready(Err(thrown)),
@@ -167,7 +175,13 @@ impl Runs {
         if !self.is_shared {
             return self.database.put(Write::new(KEEP, params, size));
         }
-        params.push(Box::new(self.database.lease.incarnation().to_string()));
+        let (merged, dropped): (Vec<Decision>, Vec<Decision>) =
+            decisions.into_iter().partition(|decision| decision.run.is_some());
+        let [merged, dropped] = [merged, dropped]
+            .map(|decisions| decisions.into_iter().map(|decision| decision.wake).collect::<Vec<String>>());
+        let size = size + merged.iter().chain(&dropped).map(String::len).sum::<usize>();
+        let owner = self.database.lease.incarnation().to_string();
+        params.extend([Box::new(owner) as Param, Box::new(merged), Box::new(dropped)]);
         let id = automation_id(&run.automation).unwrap_or(&run.automation).to_owned();
         let automation = run.automation.clone();
         let write = Write { runs_of: Some(id), ..Write::new(KEEP_OWNED, params, size) };

@@ -11,7 +11,7 @@ use ostler_contract::live::{Pending, ready};
 use ostler_contract::protocol::uri::automation_id;
 use ostler_contract::protocol::wire::state::AutomationRunState;
 use ostler_contract::shared_runs::{
-    Acquired, NewRecord, RunTransactions, Sent, SharedRuns, Wake, WakeKind, Work,
+    Acquired, Decision, NewRecord, RunTransactions, Sent, SharedRuns, Wake, WakeKind, Work,
 };
 use ostler_contract::stores::Report;
 use tokio_postgres::Row;
@@ -20,7 +20,7 @@ use crate::database::{Database, Param, Write, decode, encode, number};
 use crate::external_changes::Listeners;
 use crate::find_runs::Facts;
 use crate::records::row_of;
-use crate::runs::cause;
+use crate::runs::{Runs, cause};
 
 /// How many undecided wakes an automation may have.
 const MOST_WAITING: i64 = 1000;
@@ -56,8 +56,9 @@ const RELEASE: &str = "UPDATE automation_owners AS owners SET owner = NULL
      WHERE owner = $1 AND NOT EXISTS (
          SELECT 1 FROM automation_runs AS runs WHERE runs.automation = owners.automation AND NOT runs.ended
      )";
-const SETTLE: &str =
-    "UPDATE automation_wakes SET done = true, outcome = $2, run = 'null' WHERE uri = $1 AND NOT done";
+const SETTLE: &str = "UPDATE automation_wakes SET done = true, outcome = $2, run = 'null'
+     FROM automation_owners AS owners
+     WHERE uri = $1 AND NOT done AND owners.automation = automation_wakes.automation AND owners.owner = $3";
 const OUTCOMES: &str = "SELECT uri, outcome FROM automation_wakes WHERE uri = ANY ($1) AND done
      UNION ALL SELECT uri, uri FROM automation_runs WHERE uri = ANY ($1)";
 const WAKES: &str = "SELECT uri, kind, run FROM automation_wakes JOIN automation_owners USING (automation)
@@ -78,6 +79,7 @@ const WOKEN: &str = "SELECT automation, age FROM (
 /// The runs of all hosts on the schema.
 pub struct Shared {
     database: Arc<Database>,
+    runs: Arc<Runs>,
     report: Report,
     listeners: Arc<Listeners>,
 }
@@ -124,8 +126,8 @@ impl Columns {
 
 impl Shared {
     /// Creates it for the host of this lease.
-    pub fn new(database: Arc<Database>, report: Report, listeners: Arc<Listeners>) -> Self {
-        Self { database, report, listeners }
+    pub fn new(runs: Arc<Runs>, report: Report, listeners: Arc<Listeners>) -> Self {
+        Self { database: runs.database().clone(), runs, report, listeners }
     }
 
     fn me(&self) -> String {
@@ -392,15 +394,21 @@ impl SharedRuns for Shared {
     fn take(&self, owned: Option<Vec<String>>, deciding: Vec<String>, full: Vec<String>) -> Pending<Work> {
         let shared = Self {
             database: self.database.clone(),
+            runs: self.runs.clone(),
             report: self.report.clone(),
             listeners: self.listeners.clone(),
         };
         Box::pin(async move { shared.work(owned, deciding, full).await })
     }
 
+    fn store_with(&self, run: AutomationRunState, decisions: Vec<Decision>) -> Pending<()> {
+        self.runs.keep_with(&run, decisions)
+    }
+
     fn settle(&self, wake: String, run: Option<String>) -> Pending<()> {
         let size = wake.len();
-        self.database.put(Write::new(SETTLE, vec![Box::new(wake), Box::new(run)], size))
+        let params: Vec<Param> = vec![Box::new(wake), Box::new(run), Box::new(self.me())];
+        self.database.put(Write::new(SETTLE, params, size))
     }
 
     fn listen(&self, listener: Arc<dyn Fn() + Send + Sync>) {

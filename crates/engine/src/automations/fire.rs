@@ -20,6 +20,7 @@ use tracing::Span;
 use super::catalogue::CatalogueEntry;
 use super::lanes::{Admission, Cause, Lane};
 use super::large::{LONGEST, Unreadable, select};
+use super::merged_wakes::MergedWake;
 use super::message::{RunPlace, fields_read, opening};
 use super::order::Order;
 use super::run::{COUNT, DROPPED, EVENT, LATEST, LITERALS, STEERED};
@@ -424,7 +425,8 @@ impl Automations {
                 }
                 // Counts the wake before the run can end.
                 Admission::Fold(held) => {
-                    let first = runs.note(held, COUNT, run.into(), kept);
+                    let wake = MergedWake::of(run, self.core.shared_runs().is_some());
+                    let first = runs.note(held, COUNT, wake, kept);
                     drop(runs);
                     match group {
                         Some(group) => group.push(Admitted::Merged { run: held.clone(), first }),
@@ -450,8 +452,17 @@ impl Automations {
             Admission::Fold(_) => {}
             Admission::Drop(Some(held)) => {
                 // The caller receives no run id: no run receives this event.
-                self.note(held, oneshot::channel().0, run, DROPPED);
-                return (false, None);
+                let (counted, is_counted) = oneshot::channel();
+                self.note(held, counted, run, DROPPED);
+                if self.core.shared_runs().is_none() {
+                    return (false, None);
+                }
+                tasks::spawn(async move {
+                    if is_counted.await.is_ok() {
+                        let _ = kept.send(None);
+                    }
+                });
+                return (false, Some(wait));
             }
             Admission::Drop(None) => return (false, None),
             Admission::Steer(held) => {
@@ -476,7 +487,8 @@ impl Automations {
         wake: AutomationRunState,
         what: &'static str,
     ) {
-        let first = self.runs.lock().note(&held, what, wake.into(), kept);
+        let wake = MergedWake::of(wake, self.core.shared_runs().is_some());
+        let first = self.runs.lock().note(&held, what, wake, kept);
         if first {
             self.keep_notes(held);
         }

@@ -4,6 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use ostler_contract::JsonObject;
+use ostler_contract::shared_runs::Decision;
 use ostler_protocol::sent::{Literals, SentObject};
 use ostler_protocol::wire::state::{AutomationRunOrigin, AutomationRunState, AutomationTriggeredRunOrigin};
 use ostler_protocol::{Value, names};
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 use super::catalogue::CatalogueEntry;
 use super::fire::{StoredRunReceiver, StoredRunSender, count_of, event_id_of};
 use super::lanes::Cause;
-use super::run::{COUNT, EVENT, LATEST, LITERALS, Runs};
+use super::run::{COUNT, DROPPED, EVENT, LATEST, LITERALS, Runs};
 use super::wake_event::WakeEvent;
 use crate::automations::Automations;
 use crate::core::tasks;
@@ -26,10 +27,13 @@ pub(super) struct MergedWake {
     pub event: Option<SentObject>,
     /// The id of that event, if its data has its own field `event`.
     pub id: Option<Value>,
+    /// Its name in a store that several hosts share, in which it is decided.
+    pub wake: Option<String>,
 }
 
-impl From<AutomationRunState> for MergedWake {
-    fn from(mut run: AutomationRunState) -> Self {
+impl MergedWake {
+    /// Returns the parts of a wake. `is_shared` if several hosts share the runs.
+    pub fn of(mut run: AutomationRunState, is_shared: bool) -> Self {
         let literals = run.meta.as_mut().and_then(|meta| meta.shift_remove(LITERALS_KEY.as_str()));
         let literals = literals.map(Literals::from_value).unwrap_or_default();
         let (count, id) = (count_of(&run), event_id_of(&run).cloned());
@@ -37,16 +41,30 @@ impl From<AutomationRunState> for MergedWake {
             AutomationRunOrigin::Trigger(AutomationTriggeredRunOrigin { event, .. }) => event,
             AutomationRunOrigin::Manual(_) => None,
         };
-        Self { count, event: event.map(|fields| SentObject { fields, literals }), id }
+        let wake = is_shared.then_some(run.resource);
+        Self { count, event: event.map(|fields| SentObject { fields, literals }), id, wake }
     }
 }
 
 impl Runs {
-    /// Counts a wake in a run, under the fact `what`; `kept` is notified once that is stored. Returns whether no task writes
-    /// that run's counts yet, so that the caller has to start one.
+    /// Counts a wake in a run, under the fact `what`; `kept` is notified once that is stored. The next write of the run decides
+    /// the wake. Returns whether no task writes that run's counts yet, so that the caller has to start one.
     pub(super) fn note(&mut self, held: &str, what: &str, wake: MergedWake, kept: StoredRunSender) -> bool {
-        if let Some(run) = self.open.get_mut(held) {
-            count(run.meta.get_or_insert_default(), what, wake);
+        match (self.open.get_mut(held), &wake.wake) {
+            (Some(run), decided) => {
+                if let Some(wake) = decided {
+                    let run = (what != DROPPED).then(|| held.to_owned());
+                    let decision = Decision { wake: wake.clone(), run };
+                    self.undecided.entry(held.to_owned()).or_default().push(decision);
+                }
+                count(run.meta.get_or_insert_default(), what, wake);
+            }
+            // No later write of the run counts it.
+            (None, Some(_)) => {
+                let _ = kept.send(None);
+                return false;
+            }
+            (None, None) => {}
         }
         if !self.noted.contains_key(held) {
             self.noted.insert(held.to_owned(), MergedWakes::default());
@@ -155,7 +173,8 @@ impl Automations {
         let (kept, wait) = oneshot::channel();
         let id = happened.own_field.then(|| happened.event.into());
         // Counts the wake before the run can end.
-        let first = runs.note(&held, COUNT, MergedWake { count, event: Some(facts), id }, kept);
+        let merged = MergedWake { count, event: Some(facts), id, wake: None };
+        let first = runs.note(&held, COUNT, merged, kept);
         drop(runs);
         if first {
             self.keep_notes(held);
@@ -199,7 +218,7 @@ impl Automations {
                     (automation, std::mem::take(&mut noted.senders))
                 };
                 // If the run cannot be stored, the senders are dropped without an answer.
-                let is_kept = automations.keep_run(&held).await;
+                let is_kept = automations.keep_run_at_last(&held, None).await;
                 if let Some(noted) = automations.runs.lock().noted.get_mut(&held) {
                     noted.waited(senders.len());
                 }
@@ -225,7 +244,7 @@ mod tests {
 
     fn note(runs: &mut Runs, callers: usize) {
         for _ in 0..callers {
-            let wake = MergedWake { count: 1, event: None, id: None };
+            let wake = MergedWake { count: 1, event: None, id: None, wake: None };
             runs.note("run", COUNT, wake, oneshot::channel().0);
         }
     }
@@ -234,7 +253,7 @@ mod tests {
     fn the_literals_of_a_run_are_those_of_its_newest_event() {
         let event = |text: &str| {
             let event = SentObject::read(text.as_bytes()).unwrap();
-            MergedWake { count: 1, event: Some(event), id: None }
+            MergedWake { count: 1, event: Some(event), id: None, wake: None }
         };
         let mut meta = JsonObject::new();
         for (text, literals) in [
@@ -246,7 +265,7 @@ mod tests {
             assert_eq!(meta.get("ostler.literals"), literals.as_ref(), "{text}");
         }
         // What is not merged changes nothing of the event.
-        count(&mut meta, super::super::run::DROPPED, event(r#"{"n":3.0e0}"#));
+        count(&mut meta, DROPPED, event(r#"{"n":3.0e0}"#));
         assert_eq!(meta["ostler.literals"], json!({ "n": "1e3" }));
     }
 

@@ -26,6 +26,7 @@ mod schedule;
 mod settings;
 mod shared;
 mod starting;
+mod stored_runs;
 mod triggers;
 mod wake_event;
 mod watching;

@@ -83,7 +83,7 @@ impl Automations {
             let automations = self.clone();
             tasks::spawn(async move {
                 // How often it was resumed precedes the work.
-                if automations.core.can_store().await && automations.keep_run(&run).await {
+                if automations.core.can_store().await && automations.keep_run_at_last(&run, None).await {
                     automations
                         .core
                         .log

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_automation_run};
+use ostler_contract::JsonObject;
 use ostler_contract::events::TurnStatus;
-use ostler_contract::read::Read;
-use ostler_contract::{JsonObject, Thrown, limit};
+use ostler_contract::shared_runs::Decision;
 use ostler_protocol::wire::actions::{
     AutomationRunLifecycleChangedAction, AutomationRunSessionRemovedAction, StateAction,
 };
@@ -24,6 +24,7 @@ use super::fire::StoredRunSender;
 use super::lanes::{Cause, Lane, Next};
 use super::merged_wakes::MergedWakes;
 use super::shared::mark_cause;
+use super::stored_runs::RunWrite;
 use crate::core::fanout::{Fanout, Outgoing, Subscriber};
 use crate::core::tasks;
 use crate::core::traces;
@@ -48,6 +49,9 @@ pub(super) const EVENT: &str = "event";
 pub(super) const CAUSE: &str = "cause";
 pub(super) const RESUMED: &str = "resumed";
 
+/// How often a new run is tried to be stored: other runs wait for it.
+const NEW_RUN: u32 = 5;
+
 const CHAT_BUSY: &str = "The chat this automation runs in is already running a turn";
 
 /// Runs that have not ended, by URI, with their sessions and their lane in each automation.
@@ -56,7 +60,7 @@ pub(super) struct Runs {
     pub open: HashMap<String, AutomationRunState>,
     pub(super) by_session: HashMap<String, String>,
     /// Runs that have ended, but whose end is not stored yet.
-    ended: HashMap<String, AutomationRunState>,
+    pub(super) ended: HashMap<String, AutomationRunState>,
     /// The tracing spans of the runs that have started.
     pub(super) spans: HashMap<String, Span>,
     /// What is known of the events merged into a run, by its URI; some may not be stored yet.
@@ -66,6 +70,8 @@ pub(super) struct Runs {
     pub said: HashSet<String>,
     /// The outcomes of turns whose session is not idle yet, with the error.
     outcomes: HashMap<String, (TurnStatus, Option<String>)>,
+    /// The decisions about wakes that the next write of a run contains, by its URI.
+    pub(super) undecided: HashMap<String, Vec<Decision>>,
     /// Runs accepted before the unfinished runs of the store were read, which may list them too; `None` afterwards.
     pub(super) early: Option<HashSet<String>>,
 }
@@ -81,6 +87,7 @@ impl Default for Runs {
             lanes: HashMap::default(),
             said: HashSet::default(),
             outcomes: HashMap::default(),
+            undecided: HashMap::default(),
             early: Some(HashSet::default()),
         }
     }
@@ -106,7 +113,7 @@ impl Automations {
     }
 
     /// Applies actions to a run and publishes them to its subscribers. Returns the new state.
-    fn apply(&self, fanout: &Fanout, run: &str, actions: Vec<StateAction>) -> Option<AutomationRunState> {
+    pub(super) fn apply(&self, fanout: &Fanout, run: &str, actions: Vec<StateAction>) -> Option<RunWrite> {
         let mut runs = self.runs.lock();
         let state = runs.open.get_mut(run)?;
         let mut outgoing = Vec::new();
@@ -120,11 +127,12 @@ impl Automations {
         fanout.publish(run, outgoing);
         self.feed_run(state);
         let state = state.clone();
-        if is_over(&state.lifecycle) {
-            runs.ended.insert(state.resource.clone(), state.clone());
-            runs.leave(&state);
+        let write = runs.write_of(state);
+        if is_over(&write.state.lifecycle) {
+            runs.ended.insert(write.state.resource.clone(), write.state.clone());
+            runs.leave(&write.state);
         }
-        Some(state)
+        Some(write)
     }
 
     /// Removes a disposed session from its run and cancels the run.
@@ -133,16 +141,12 @@ impl Automations {
         let Some(run) = run else { return };
         let removed = AutomationRunSessionRemovedAction { session: session.to_owned() };
         let cancelled = self.lifecycle(&run, "cancelled", None);
-        let state = self.apply(
-            &self.core.fanout,
-            &run,
-            vec![StateAction::AutomationRunSessionRemoved(removed)].into_iter().chain(cancelled).collect(),
-        );
-        if let Some(state) = state {
-            let keeping = self.keep_state(&state);
+        let actions = vec![StateAction::AutomationRunSessionRemoved(removed)].into_iter().chain(cancelled);
+        if let Some((write, keeping)) = self.change(&run, actions.collect()) {
+            let RunWrite { state, .. } = &write;
             self.list_run(&state.resource, &state.automation).await;
             let kept = keeping.await;
-            self.store_end(kept, &state).await;
+            self.store_end(kept, &write).await;
             if let Some(automations) = self.me() {
                 automations.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
             }
@@ -172,6 +176,7 @@ impl Runs {
         for run in lane.runs() {
             open.extend(self.open.remove(run));
             self.noted.remove(run);
+            self.undecided.remove(run);
             self.spans.remove(run);
             self.said.remove(run);
             self.outcomes.remove(run);
@@ -313,7 +318,7 @@ impl Automations {
         begins: bool,
         kept: StoredRunSender,
     ) {
-        match self.keep_run(&run.resource).await {
+        match self.keep_run_at_last(&run.resource, Some(NEW_RUN)).await {
             true => self.serve_stored(run, begins, kept).await,
             false => self.drop_unstored(&run),
         }
@@ -325,6 +330,7 @@ impl Automations {
         runs.leave(run);
         // The senders of events merged into it get no answer, because those events are not stored.
         runs.noted.remove(&run.resource);
+        runs.undecided.remove(&run.resource);
         drop(runs);
         self.begin_waiting(uri::automation_id(&run.automation).unwrap_or_default());
     }
@@ -450,69 +456,15 @@ impl Automations {
         actions: Vec<StateAction>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let automations = self.clone();
-        let state = self.apply(&self.core.fanout, run, actions);
-        let change = state.map(|state| (self.keep_state(&state), state));
+        let change = self.change(run, actions);
         async move {
-            let Some((keeping, state)) = change else { return };
+            let Some((write, keeping)) = change else { return };
+            let RunWrite { state, .. } = &write;
             automations.list_run(&state.resource, &state.automation).await;
             let kept = keeping.await;
             if is_over(&state.lifecycle) {
-                automations.store_end(kept, &state).await;
+                automations.store_end(kept, &write).await;
                 automations.begin_waiting(uri::automation_id(&state.automation).unwrap_or_default());
-            }
-        }
-    }
-
-    /// Stores the current state of a run. Returns whether it is stored.
-    pub(super) async fn keep_run(&self, run: &str) -> bool {
-        let keeping = {
-            // The lock sends writes to the store in the order of the changes.
-            let _in_order = self.keeping.lock();
-            let runs = self.runs.lock();
-            let state = runs.state_of(run).cloned();
-            drop(runs);
-            match (self.core.automation_store(), state) {
-                (Some(store), Some(state)) => store.run.within(limit::STORE, (state,)),
-                (None, _) => return false,
-                // The run has ended in the meantime, and that state is stored.
-                (_, None) => return true,
-            }
-        };
-        self.is_kept(run, keeping).await
-    }
-
-    /// Stores the given state of a run. The write is sent to the store before this function returns.
-    fn keep_state(&self, run: &AutomationRunState) -> impl Future<Output = bool> + Send + use<> {
-        let keeping = {
-            let _in_order = self.keeping.lock();
-            self.core.automation_store().map(|store| store.run.within(limit::STORE, (run.clone(),)))
-        };
-        let (automations, run) = (self.weak(), run.resource.clone());
-        async move {
-            let (Some(keeping), Some(automations)) = (keeping, automations.upgrade()) else { return false };
-            let kept = automations.is_kept(&run, keeping).await;
-            if kept {
-                automations.runs.lock().ended.remove(&run);
-            }
-            kept
-        }
-    }
-
-    /// Stores the end of a run that could not be stored, once that is possible again.
-    async fn store_end(&self, mut kept: bool, run: &AutomationRunState) {
-        // Not if the host has lost its runs in the meantime, because another one may have them.
-        let is_ours = || self.runs.lock().ended.contains_key(&run.resource);
-        while !kept && self.core.lost_storage().is_some() && self.core.can_store().await && is_ours() {
-            kept = self.keep_state(run).await;
-        }
-    }
-
-    async fn is_kept(&self, run: &str, keeping: impl Future<Output = Result<(), Thrown>>) -> bool {
-        match keeping.await {
-            Ok(()) => true,
-            Err(why) => {
-                self.core.log.warn(format_args!("{run} could not be stored: {why}"));
-                false
             }
         }
     }
@@ -540,17 +492,5 @@ impl Automations {
         Some(StateAction::AutomationRunLifecycleChanged(Box::new(AutomationRunLifecycleChangedAction {
             lifecycle,
         })))
-    }
-
-    /// Returns a run from the store.
-    pub(crate) async fn kept_run(&self, run: &str) -> Read<Option<AutomationRunState>> {
-        // The store may not have its end yet, and subscribers receive no further action.
-        if let Some(ended) = self.runs.lock().ended.get(run) {
-            return Read::Known(Some(ended.clone()));
-        }
-        match self.core.automation_store() {
-            Some(store) => store.run_of.read(limit::STORE, (run.to_owned(),)).await,
-            None => Read::Known(None),
-        }
     }
 }

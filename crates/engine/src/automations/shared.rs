@@ -48,6 +48,8 @@ struct State {
     owned: HashSet<String>,
     /// Wakes that this host decides.
     deciding: HashSet<String>,
+    /// Wakes whose decision was stored with the run that counts them, until they are marked as decided.
+    stored: HashSet<String>,
     /// Decided wakes, with their runs, that a look that has begun may still find.
     decided: HashMap<String, Option<String>>,
     /// Automations without room for another waiting run, whose wakes wait in the store.
@@ -352,7 +354,7 @@ impl Automations {
     /// Decides a wake of the store.
     async fn decide_stored(self: &Arc<Self>, wake: Wake) {
         let (key, id) = (wake.run.resource.clone(), id_of(&wake.run).to_owned());
-        {
+        let losses = {
             let mut state = self.shared.state.lock();
             if !state.may_decide(&id)
                 || state.decided.contains_key(&key)
@@ -360,15 +362,16 @@ impl Automations {
             {
                 return;
             }
-        }
+            state.losses
+        };
         if let Err(why) = self.list_missing(&id).await {
             self.core.log.warn(format_args!("automation {id}, which was woken, could not be read: {why}"));
-            return self.undecide(&key);
+            return self.shared.undecide(&key, losses);
         }
         match self.entry(&id) {
             Some(entry) => self.decide(&entry, wake),
             // It was removed.
-            None => self.decided(key, None).await,
+            None => self.decided(key, None, losses).await,
         }
     }
 
@@ -379,13 +382,14 @@ impl Automations {
         let definition = &entry.wire.definition;
         let most = most_runs(definition);
         let is_clock = kind == WakeKind::Clock;
+        let losses = self.shared.state.lock().losses;
         let is_over = || {
             let counted = self.plans.lock().shown(&id).run_count;
             is_clock && counted.zip(most).is_some_and(|(counted, most)| counted >= most)
         };
         if kind != WakeKind::Manual && !definition.enabled || is_over() {
             let automations = self.clone();
-            tasks::spawn(async move { automations.decided(key, None).await });
+            tasks::spawn(async move { automations.decided(key, None, losses).await });
             return;
         }
         let order = match &kind {
@@ -425,8 +429,8 @@ impl Automations {
                 None => Ok(None),
             };
             match outcome {
-                Ok(run) => automations.decided(key, run).await,
-                Err(_) => automations.undecide(&key),
+                Ok(run) => automations.decided(key, run, losses).await,
+                Err(_) => automations.shared.undecide(&key, losses),
             }
             match (is_clock, last) {
                 (true, true) => automations.switch_off(&id).await,
@@ -436,26 +440,31 @@ impl Automations {
         });
     }
 
-    /// Records a decision. A run that a wake started is stored with it.
-    async fn decided(&self, key: String, run: Option<String>) {
-        if run.as_ref() != Some(&key)
-            && let Some(shared) = self.core.shared_runs()
-            && let Err(why) = in_time(limit::STORE, shared.settle(key.clone(), run.clone())).await
-        {
-            self.core.log.warn(format_args!("the decision about {key} could not be stored: {why}"));
-            return self.undecide(&key);
+    /// Records a decision that was made after so many losses of the lease. It is stored with the run that the wake started, or
+    /// that counts it.
+    async fn decided(&self, key: String, run: Option<String>, losses: u64) {
+        let is_stored = run.as_ref() == Some(&key) || self.shared.state.lock().stored.remove(&key);
+        if !is_stored {
+            if run.is_some() {
+                // This host lost the run that counted the wake before it was stored.
+                return self.shared.undecide(&key, losses);
+            }
+            if let Some(shared) = self.core.shared_runs()
+                && let Err(why) = in_time(limit::STORE, shared.settle(key.clone(), None)).await
+            {
+                self.core.log.warn(format_args!("the decision about {key} could not be stored: {why}"));
+                return self.shared.undecide(&key, losses);
+            }
         }
         {
             let mut state = self.shared.state.lock();
+            if state.losses != losses {
+                return;
+            }
             state.deciding.remove(&key);
             state.decided.insert(key.clone(), run.clone());
         }
         self.answer(&key, run.as_deref());
-    }
-
-    /// Leaves a wake to a later look.
-    fn undecide(&self, key: &str) {
-        self.shared.state.lock().deciding.remove(key);
     }
 
     fn answer(&self, key: &str, run: Option<&str>) {
@@ -509,6 +518,22 @@ impl Automations {
             return Ok(FiredOnce::Repeated);
         }
         runs_of(waits).await.map(|runs| FiredOnce::Recorded(Firing::Started(runs)))
+    }
+}
+
+impl Shared {
+    /// Leaves a wake to a later look, unless what this host decided was lost with its lease.
+    fn undecide(&self, key: &str, losses: u64) {
+        let mut state = self.state.lock();
+        if state.losses == losses {
+            state.deciding.remove(key);
+            state.stored.remove(key);
+        }
+    }
+
+    /// The decisions about these wakes are stored.
+    pub fn are_stored(&self, wakes: Vec<String>) {
+        self.state.lock().stored.extend(wakes);
     }
 }
 

@@ -83,6 +83,87 @@ async fn overlap_and_the_cap_hold_over_two_hosts_and_after_one_is_lost() {
     assert_eq!(town.kept.runs_of("skips").len(), 2);
 }
 
+/// Returns how many events the runs of an automation contain.
+fn events(town: &Town, id: &str) -> u64 {
+    town.kept.runs_of(id).iter().map(|run| run["_meta"]["ostler.count"].as_u64().unwrap_or(1)).sum()
+}
+
+/// Two hosts, of which the first one has a run of an automation that is going, and one that waits.
+async fn with_a_waiting_run(town: &Town, overlap: &str) -> (Yard, Yard) {
+    town.kept.put("a", on_build(json!({ "overlap": overlap })));
+    let (a, b) = (town.host("a").await, town.host("b").await);
+    assert_eq!((a.fire(1).await.len(), a.fire(2).await.len()), (1, usize::from(overlap == "queue")));
+    assert_eq!(town.owner("a").as_deref(), Some("a"));
+    (a, b)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_merged_event_is_decided_once_when_its_owner_is_lost_after_any_of_its_writes() {
+    for writes in 0..4 {
+        let town = Town::default();
+        let (a, b) = with_a_waiting_run(&town, "queue").await;
+        town.cut_after("a", writes);
+        let lost = async {
+            pass(1).await;
+            town.lose("a", a).await;
+        };
+        let (runs, ()) = tokio::join!(b.fire(3), lost);
+        pass(3).await;
+        assert_eq!(town.owner("a").as_deref(), Some("b"));
+        let stored = town.kept.runs_of("a");
+        // Where nothing was stored, the run that waited has begun, and the event starts one.
+        let of = if writes == 0 { 2 } else { 1 };
+        assert_eq!(json!(runs), json!([stored[of]["resource"]]), "after {writes} writes");
+        assert_eq!((stored.len(), events(&town, "a")), (of + 1, 3), "after {writes} writes: {stored:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_event_is_counted_once_when_its_owner_is_lost_after_any_of_its_writes() {
+    for writes in 0..4 {
+        let town = Town::default();
+        let (a, b) = with_a_waiting_run(&town, "skip").await;
+        let before = town.kept.runs_of("a")[0]["_meta"]["ostler.dropped"].as_u64();
+        assert_eq!(before, Some(1));
+        town.cut_after("a", writes);
+        let lost = async {
+            pass(1).await;
+            town.lose("a", a).await;
+        };
+        let (runs, ()) = tokio::join!(b.fire(3), lost);
+        pass(3).await;
+        let stored = town.kept.runs_of("a");
+        let dropped = stored[0]["_meta"]["ostler.dropped"].as_u64().unwrap();
+        // Where nothing was stored, the run has failed with its host, and the event starts one.
+        let expected = if writes == 0 { (1, 1, 2) } else { (0, 2, 1) };
+        assert_eq!((runs.len() as u64, dropped, stored.len()), expected, "after {writes} writes: {stored:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_decided_once_when_answers_of_the_store_are_lost() {
+    for lost in [1, 3] {
+        let town = Town::default();
+        let (a, b) = with_a_waiting_run(&town, "queue").await;
+        town.lose_answers("a", lost);
+        let runs = b.fire(3).await;
+        assert_eq!(json!(runs), json!([town.kept.runs_of("a")[1]["resource"]]));
+        pass(30).await;
+        assert_eq!((town.kept.runs_of("a").len(), events(&town, "a")), (2, 3), "{lost} answers are lost");
+        a.end(0, 0).await;
+        pass(1).await;
+        assert!(a.begun()[1].1.starts_with("Build 3, 2 so far"), "{:?}", a.begun());
+        // A run of its own, whose answer is lost, begins as well.
+        a.end(1, 1).await;
+        pass(1).await;
+        town.lose_answers("a", lost);
+        b.fire(4).await;
+        pass(30).await;
+        assert_eq!(a.begun().len(), 3, "{:?}", a.begun());
+        assert_eq!(statuses(&town.kept.runs_of("a")), ["completed", "completed", "running"]);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_event_with_an_id_starts_one_run_on_whatever_hosts_it_arrives() {
     let town = Town::default();

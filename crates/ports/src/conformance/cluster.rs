@@ -4,7 +4,7 @@ use std::time::Duration;
 use ostler_contract::cluster::{Cluster, ClusterEvent, SessionOwner};
 use ostler_contract::points::{AutomationStore, KeptDraft, KeptSession, SessionStore};
 use ostler_contract::protocol::wire::state::{AutomationDefinition, AutomationRunState};
-use ostler_contract::shared_runs::{NewRecord, Sent, SharedRuns, Wake, WakeKind};
+use ostler_contract::shared_runs::{Decision, NewRecord, Sent, SharedRuns, Wake, WakeKind};
 use ostler_contract::{JsonObject, Value, json};
 
 /// A host of a cluster, as far as it concerns its stores.
@@ -279,8 +279,21 @@ async fn the_owner_decides(one: &ClusterMember, other: &ClusterMember) {
     let held = one.runs.take(Some(vec!["a".into()]), vec![second.clone()], vec![]).await.unwrap();
     assert_eq!(held, ostler_contract::shared_runs::Work::default(), "everything is decided or being decided");
     assert!(one.runs.take(None, vec![], vec!["a".into()]).await.unwrap().wakes.is_empty());
-    // It was merged into the first one.
-    one.runs.settle(second.clone(), Some(uri("r1"))).await.unwrap();
+    // It is merged into the first one, which counts it: both are stored, or neither is.
+    let merged = vec![Decision { wake: second.clone(), run: Some(uri("r1")) }];
+    assert!(other.runs.store_with(first.clone(), merged.clone()).await.is_err(), "only the owner does so");
+    other.runs.settle(second.clone(), None).await.unwrap();
+    assert!(
+        other.runs.outcomes(vec![second.clone()]).await.unwrap().is_empty(),
+        "nor does another host decide"
+    );
+    let mut first = first;
+    first.meta.get_or_insert_default().insert("ostler.count".to_owned(), 2.into());
+    for _ in 0..2 {
+        // A host whose answer was lost does so again.
+        one.runs.store_with(first.clone(), merged.clone()).await.unwrap();
+    }
+    one.runs.settle(second.clone(), None).await.unwrap();
     let outcomes = other.runs.outcomes(vec![uri("r1"), second.clone(), uri("nobody")]).await.unwrap();
     assert_eq!(outcomes.len(), 2);
     assert!(outcomes.values().all(|run| *run == Some(uri("r1"))), "{outcomes:?}");
@@ -288,6 +301,12 @@ async fn the_owner_decides(one: &ClusterMember, other: &ClusterMember) {
     let duplicate = one.automations.run.unbounded((run("r6", "x", "pending"),)).await;
     assert!(duplicate.is_err(), "a cause has one run");
     assert_eq!(one.automations.unfinished.as_ref().unwrap().unbounded(()).await, Ok(vec![first]));
+    // One that is dropped is counted, too.
+    let sent = one.runs.send(vec![wake("r7", "z")], None, None).await;
+    assert_eq!(sent, Ok(Sent::Stored(vec![uri("r7")])));
+    let dropped = vec![Decision { wake: uri("r7"), run: None }];
+    one.runs.store_with(run("r1", "x", "pending"), dropped).await.unwrap();
+    assert_eq!(other.runs.outcomes(vec![uri("r7")]).await.unwrap(), [(uri("r7"), None)].into());
 }
 
 async fn a_lost_host_writes_nothing(one: &ClusterMember, other: &ClusterMember, heard: &Events) {

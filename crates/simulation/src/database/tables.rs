@@ -422,6 +422,15 @@ impl Tables {
         Ok(())
     }
 
+    /// Decides a wake, unless it is decided.
+    pub fn decide(&mut self, wake: &str, run: Option<String>) {
+        let row = self.wakes.iter_mut().find(|row| row.wake.run.resource == wake && !row.is_done);
+        if let Some(row) = row {
+            row.is_done = true;
+            row.outcome = run;
+        }
+    }
+
     /// Removes everything of an automation except its definition.
     pub fn forget_automation(&mut self, id: &str) {
         self.runs.retain(|_, row| row.automation != id);

@@ -13,6 +13,7 @@ use ostler_contract::protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationRunLifecycle, AutomationRunOrigin,
     AutomationRunState,
 };
+use ostler_contract::shared_runs::Decision;
 use ostler_contract::stores::automations::{check, exists, iso, message, none_such, patched, refuse_id};
 use ostler_contract::{Call, RpcError, Thrown};
 
@@ -118,6 +119,11 @@ fn checked(id: &str, definition: &AutomationDefinition) -> Result<(), Thrown> {
 
 /// Stores a run. Where hosts share runs, only the owner of the automation does so, and the wake of the run is decided with it.
 fn keep(member: &M, run: AutomationRunState) -> Pending<()> {
+    keep_with(member, run, Vec::new())
+}
+
+/// Stores a run, and decides wakes that it counts.
+pub fn keep_with(member: &M, run: AutomationRunState, decisions: Vec<Decision>) -> Pending<()> {
     let is_shared = member.lease.is_member;
     member.write(move |tables, me| {
         let row = row_of(run.clone());
@@ -128,6 +134,9 @@ fn keep(member: &M, run: AutomationRunState) -> Pending<()> {
         if let Some(wake) = tables.wakes.iter_mut().find(|row| row.wake.run.resource == run.resource) {
             wake.is_done = true;
             wake.outcome = Some(run.resource.clone());
+        }
+        for decision in &decisions {
+            tables.decide(&decision.wake, decision.run.clone());
         }
         Ok(())
     })

@@ -10,10 +10,12 @@ use ostler_contract::protocol::uri::automation_id;
 use ostler_contract::protocol::wire::state::{
     AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState,
 };
-use ostler_contract::shared_runs::{Acquired, NewRecord, RunTransactions, Sent, SharedRuns, Wake, Work};
+use ostler_contract::shared_runs::{
+    Acquired, Decision, NewRecord, RunTransactions, Sent, SharedRuns, Wake, Work,
+};
 
 use super::Member;
-use super::automations::{cause, row_of};
+use super::automations::{cause, keep_with, row_of};
 use crate::database::tables::{RunRow, Tables, WakeRow};
 use crate::simulation::time_at;
 
@@ -215,13 +217,22 @@ impl SharedRuns for Shared {
         })
     }
 
+    fn store_with(&self, run: AutomationRunState, decisions: Vec<Decision>) -> Pending<()> {
+        let member = self.0.clone();
+        let stored = keep_with(&member, run, decisions);
+        Box::pin(async move {
+            let stored = stored.await;
+            member.database.wake();
+            stored
+        })
+    }
+
     fn settle(&self, wake: String, run: Option<String>) -> Pending<()> {
         let member = self.0.clone();
-        let settled = self.0.write(move |tables, _| {
-            let row = tables.wakes.iter_mut().find(|row| row.wake.run.resource == wake && !row.is_done);
-            if let Some(row) = row {
-                row.is_done = true;
-                row.outcome.clone_from(&run);
+        let settled = self.0.write(move |tables, me| {
+            let row = tables.wakes.iter().find(|row| row.wake.run.resource == wake);
+            if row.is_some_and(|row| tables.owns_runs(me, &row.automation)) {
+                tables.decide(&wake, run.clone());
             }
             Ok(())
         });

@@ -76,6 +76,15 @@ impl Kept {
         runs.iter().filter(|run| run.automation == of).map(|run| json!(run)).collect()
     }
 
+    /// Stores a run.
+    pub fn put_run(&self, state: AutomationRunState) {
+        let mut runs = self.runs.lock().unwrap();
+        match runs.iter_mut().find(|held| held.resource == state.resource) {
+            Some(held) => *held = state,
+            None => runs.push(state),
+        }
+    }
+
     pub fn store(&self) -> AutomationStore {
         let (list, get, create, update) = (self.clone(), self.clone(), self.clone(), self.clone());
         let (remove, run, run_of, runs, unfinished) =
@@ -133,13 +142,7 @@ impl Kept {
                     if run.stuck.load(Ordering::SeqCst) {
                         return std::future::pending().await;
                     }
-                    {
-                        let mut runs = run.runs.lock().unwrap();
-                        match runs.iter_mut().find(|held| held.resource == state.resource) {
-                            Some(held) => *held = state,
-                            None => runs.push(state),
-                        }
-                    }
+                    run.put_run(state);
                     let late = run.late.lock().unwrap().take();
                     if let Some(late) = late {
                         let _ = late.await;

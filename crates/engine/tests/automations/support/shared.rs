@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::AutomationStore;
-use ostler_contract::shared_runs::{Acquired, NewRecord, RunTransactions, Sent, SharedRuns, Wake, Work};
+use ostler_contract::shared_runs::{
+    Acquired, Decision, NewRecord, RunTransactions, Sent, SharedRuns, Wake, Work,
+};
 use ostler_contract::{Call, JsonObject, Plugin, Thrown, json};
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::{AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState};
@@ -32,6 +34,35 @@ struct Tables {
     listeners: Vec<Arc<dyn Fn() + Send + Sync>>,
     /// How long the answer to a stored wake is on its way; that to a stored run takes twice as long.
     answer_takes: Duration,
+    /// By host: how many more of its writes are done before it is cut off.
+    cut_after: BTreeMap<String, usize>,
+    /// By host: how many answers to its next writes are lost.
+    lost_answers: BTreeMap<String, usize>,
+}
+
+impl Tables {
+    /// Begins a write of a host.
+    fn begin_write(&mut self, host: &str) -> Result<(), Thrown> {
+        match self.cut_after.get_mut(host) {
+            Some(0) => Err(Thrown::new("the connection is lost")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Ends a write of a host, whose answer can be lost.
+    fn end_write(&mut self, host: &str) -> Result<(), Thrown> {
+        match self.lost_answers.get_mut(host) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                Err(Thrown::new("the answer was lost"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The database.
@@ -108,6 +139,16 @@ impl Town {
         self.tables.lock().unwrap().answer_takes = by;
     }
 
+    /// Cuts a host off after so many more of its writes.
+    pub fn cut_after(&self, host: &str, writes: usize) {
+        self.tables.lock().unwrap().cut_after.insert(host.to_owned(), writes);
+    }
+
+    /// Loses the answers to the next writes of a host, which are done.
+    pub fn lose_answers(&self, host: &str, answers: usize) {
+        self.tables.lock().unwrap().lost_answers.insert(host.to_owned(), answers);
+    }
+
     pub fn owner(&self, automation: &str) -> Option<String> {
         self.tables.lock().unwrap().owners.get(automation).map(|(owner, _)| owner.clone())
     }
@@ -134,27 +175,35 @@ impl Member {
         let mut store = self.town.kept.store();
         let (inner, member) = (store.run.clone(), self.clone());
         store.run = Call::new(move |(run,): (AutomationRunState,)| {
+            let written = member.write_run(&run, &[]);
             let (inner, member) = (inner.clone(), member.clone());
             async move {
-                let answer_takes = {
-                    let mut tables = member.town.tables.lock().unwrap();
-                    if tables.owners.get(&id_of(&run)).is_none_or(|(owner, _)| *owner != member.name) {
-                        return Err(Thrown::new("another host has the runs"));
-                    }
-                    let uri = run.resource.clone();
-                    if let Some(row) = tables.wakes.iter_mut().find(|row| row.wake.run.resource == uri) {
-                        row.outcome = Some(Some(uri));
-                    }
-                    tables.answer_takes
-                };
+                let answer_takes = written?;
                 inner.unbounded((run,)).await?;
                 member.town.notify();
                 // Tests that set it pause time.
                 tokio::time::sleep(2 * answer_takes).await;
-                Ok(())
+                member.town.tables.lock().unwrap().end_write(&member.name)
             }
         });
         store
+    }
+
+    /// Decides the wake of a run of this host and those that the run counts; returns how long half of the answer takes.
+    fn write_run(&self, run: &AutomationRunState, decisions: &[Decision]) -> Result<Duration, Thrown> {
+        let mut tables = self.town.tables.lock().unwrap();
+        tables.begin_write(&self.name)?;
+        if tables.owners.get(&id_of(run)).is_none_or(|(owner, _)| *owner != self.name) {
+            return Err(Thrown::new("another host has the runs"));
+        }
+        let own = Decision { wake: run.resource.clone(), run: Some(run.resource.clone()) };
+        for decision in decisions.iter().chain([&own]) {
+            let row = tables.wakes.iter_mut().find(|row| row.wake.run.resource == decision.wake);
+            if let Some(row) = row {
+                row.outcome = Some(decision.run.clone());
+            }
+        }
+        Ok(tables.answer_takes)
     }
 }
 
@@ -172,13 +221,7 @@ impl RunTransactions for Member {
         }
         tables.records.insert(id, record.record);
         tables.log.extend(log.map(|log| log.record));
-        let mut kept = self.town.kept.runs.lock().unwrap();
-        for run in runs {
-            match kept.iter_mut().find(|held| held.resource == run.resource) {
-                Some(held) => *held = run,
-                None => kept.push(run),
-            }
-        }
+        runs.into_iter().for_each(|run| self.town.kept.put_run(run));
         ready(Ok(true))
     }
 }
@@ -272,8 +315,24 @@ impl SharedRuns for Member {
         ready(Ok(work))
     }
 
+    fn store_with(&self, run: AutomationRunState, decisions: Vec<Decision>) -> Pending<()> {
+        let written = self.write_run(&run, &decisions);
+        let member = self.clone();
+        Box::pin(async move {
+            let answer_takes = written?;
+            member.town.kept.put_run(run);
+            member.town.notify();
+            // Tests that set it pause time.
+            tokio::time::sleep(2 * answer_takes).await;
+            member.town.tables.lock().unwrap().end_write(&member.name)
+        })
+    }
+
     fn settle(&self, wake: String, run: Option<String>) -> Pending<()> {
         let mut tables = self.town.tables.lock().unwrap();
+        if let Err(why) = tables.begin_write(&self.name) {
+            return ready(Err(why));
+        }
         if let Some(row) = tables.wakes.iter_mut().find(|row| row.wake.run.resource == wake) {
             row.outcome = Some(run);
         }
