@@ -19,7 +19,8 @@ fn folder(server: &Postgres, schema: &str) -> Folder {
             "url": server.url(), "schema": schema, "passwordFile": server.password_file(),
             "vaultKeyFile": server.key_file(),
         } },
-        { "name": "@ostler/echo" }, { "name": "@ostler/webhook" }, { "name": "@ostler/console" },
+        { "name": "@ostler/echo" }, { "name": "@ostler/bot" }, { "name": "@ostler/webhook" },
+        { "name": "@ostler/console" },
     ]);
     Folder::new(json!({ "connectionToken": TOKEN, "plugins": plugins }))
 }
@@ -281,4 +282,72 @@ async fn a_host_that_cannot_write_is_not_ready() {
     server.psql("ostler", end);
     locking.wait().unwrap();
     becomes(200).await;
+}
+
+/// Waits until a condition holds in the database.
+fn wait_in(server: &Postgres, sql: &str) {
+    crate::support::wait_for(|| (server.psql("ostler", sql) == "t").then_some(())).expect(sql);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn a_bot_call_whose_turn_the_database_refuses_is_to_be_sent_again_and_runs_once() {
+    let server = Postgres::start();
+    let folder = folder(&server, "ostler");
+    let mut daemon = folder.start();
+    let headers = format!("Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n");
+    let secret = json!({ "value": "right" }).to_string();
+    assert_eq!(daemon.ask("POST /api/vault/set/host%3Ain", &headers, &secret).await.0, 200);
+    let bot = json!({ "id": "helper", "name": "Helper" });
+    let endpoint = json!({ "id": "talk", "bot": "bot://helper", "secret": "host:in", "reply": "none", "dedupe": "X-Id" });
+    server.psql(
+        "ostler",
+        &format!(
+            "INSERT INTO ostler.records (collection, id, record)
+             VALUES ('bots', 'helper', '{bot}'), ('webhooks', 'talk', '{endpoint}')"
+        ),
+    );
+    let call = async |daemon: &Daemon, id: &str, text: &str| {
+        let body = json!({ "thread": "t", "text": text }).to_string();
+        let (address, length) = (daemon.address().to_owned(), body.len());
+        let head = format!(
+            "POST /plugins/webhook/talk HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nAuthorization: Bearer right\r\n\
+             Content-Type: application/json\r\nX-Id: {id}\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        let answer = daemon.exchange(head.as_bytes()).await;
+        let status: u16 = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+        (status, answer)
+    };
+    let end = Instant::now() + LIMIT;
+    // Until the host has noticed the records.
+    while call(&daemon, "0", "first").await.0 != 202 {
+        assert!(Instant::now() < end, "the bot never answers");
+    }
+    let stalled = "BEGIN; LOCK TABLE ostler.session_heads IN EXCLUSIVE MODE; SELECT pg_sleep(25); COMMIT";
+    let mut stalled = server.psql_command("ostler", stalled);
+    let mut stalled = stalled.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_in(
+        &server,
+        "SELECT count(*) > 0 FROM pg_locks JOIN pg_class ON pg_class.oid = relation
+         WHERE relname = 'session_heads' AND mode = 'ExclusiveLock' AND granted",
+    );
+    let (status, answer) = call(&daemon, "1", "second").await;
+    assert_eq!(status, 503, "{answer}");
+    assert!(answer.to_ascii_lowercase().contains("\r\nretry-after: 5\r\n"), "{answer}");
+    let ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE query LIKE '%pg_sleep(25)%' AND pid <> pg_backend_pid()";
+    server.psql("ostler", ends);
+    stalled.wait().unwrap();
+    let end = Instant::now() + LIMIT;
+    while call(&daemon, "1", "second").await.0 != 202 {
+        assert!(Instant::now() < end, "the repeated call is never accepted");
+    }
+    wait_in(&server, "SELECT count(*) = 1 FROM ostler.turns WHERE kept LIKE '%\"second\"%'");
+    daemon.kill();
+    daemon = folder.start();
+    assert_eq!(call(&daemon, "1", "second").await.0, 202);
+    assert_eq!(call(&daemon, "2", "third").await.0, 202);
+    wait_in(&server, "SELECT count(*) = 1 FROM ostler.turns WHERE kept LIKE '%\"third\"%'");
+    let seconds = "SELECT count(*) FROM ostler.turns WHERE kept LIKE '%\"second\"%'";
+    assert_eq!(server.psql("ostler", seconds), "1");
 }

@@ -2,25 +2,33 @@
 
 use std::sync::Arc;
 
+use futures::future::Either;
 use ostler_contract::http::{StatusCode, Uri};
-use ostler_contract::{Thrown, json};
+use ostler_contract::{Thrown, Value, json};
 
 use crate::bot_call::BotCall;
 use crate::callback;
 use crate::callbacks::Callback;
 use crate::deliveries::Delivery;
 use crate::endpoint::{BotTarget, Endpoint, ReplyMode};
-use crate::host_connection::{Chat, TurnAcceptance, TurnRejection, Waiting};
+use crate::host_connection::{Chat, SentBefore, TurnAcceptance, TurnRejection, Waiting, is_failure};
+use crate::repeats::First;
 use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook};
-use crate::turn;
+use crate::turn::{self, Ended, TurnPhase};
+use crate::unconfirmed::UnconfirmedTurn;
 
 /// A call that is being handled.
 struct Call<'a> {
     webhook: &'a Arc<Webhook>,
     endpoint: &'a Endpoint,
     target: &'a BotTarget,
+    /// The delivery, if the endpoint recognizes repeated ones.
+    first: Option<&'a First>,
 }
+
+/// How often the turn of a delivery may fail before the delivery is refused.
+const MOST_ATTEMPTS: u32 = 100;
 
 /// A turn that the host accepted.
 struct AcceptedTurn {
@@ -28,8 +36,17 @@ struct AcceptedTurn {
     turn: String,
     chat: Chat,
     waiting: Waiting,
-    /// Whether the host confirmed it.
-    sure: bool,
+    /// Its message, if the host has not confirmed it.
+    unconfirmed: Option<Value>,
+}
+
+/// The outcome of sending a turn once.
+enum Sent {
+    Accepted(AcceptedTurn),
+    /// The chat ended before the turn.
+    Gone(String),
+    /// The turn of this delivery failed before.
+    FailedBefore,
 }
 
 /// Sends the message to the bot and answers as the endpoint's `reply` requires.
@@ -39,8 +56,9 @@ pub(crate) async fn call(
     target: &BotTarget,
     admitted: &Admitted,
     seen: &mut Delivery,
+    first: Option<&First>,
 ) -> Result<Answer, Thrown> {
-    let call = Call { webhook, endpoint, target };
+    let call = Call { webhook, endpoint, target, first };
     let (said, callback) = match call.read(admitted) {
         Ok(read) => read,
         Err(refusal) => return Ok(refusal.into()),
@@ -70,29 +88,77 @@ impl Call<'_> {
         said: BotCall,
         seen: &mut Delivery,
     ) -> Result<Result<AcceptedTurn, Refusal>, Thrown> {
-        let turn = uuid::Uuid::new_v4().to_string();
-        for last in [false, true] {
-            let (chat, model) = match self.chat().await {
-                Ok(chat) => chat,
+        let (mut attempt, mut was_gone) = (0, false);
+        loop {
+            let sent = match self.send_once(&said, attempt).await? {
+                Ok(sent) => sent,
                 Err(refusal) => return self.refused(refusal).map(Err),
             };
-            let message = turn::message(&said, &self.endpoint.id, &turn, model.as_deref());
-            self.webhook.threads.store(&self.endpoint.id, &said.thread, &chat).await?;
-            let mut waiting = self.webhook.connection.wait_for(&turn);
-            match self.webhook.connection.send(&mut waiting, &chat.uri, &turn, &message).await {
-                Ok(taken) => {
-                    (seen.chat, seen.turn) = (Some(chat.uri.clone()), Some(turn.clone()));
-                    let sure = taken == TurnAcceptance::Accepted;
-                    return Ok(Ok(AcceptedTurn { thread: said.thread, turn, chat, waiting, sure }));
+            match sent {
+                Sent::Accepted(sent) => {
+                    (seen.chat, seen.turn) = (Some(sent.chat.uri.clone()), Some(sent.turn.clone()));
+                    return Ok(Ok(sent));
                 }
+                Sent::FailedBefore if attempt < MOST_ATTEMPTS => attempt += 1,
                 // The session ended between the read and the turn; the next read starts it again.
-                Err(TurnRejection::Gone(_)) if !last => {}
-                Err(TurnRejection::Gone(why) | TurnRejection::Refused(why)) => {
-                    return self.refused(Refusal::NoBot(why)).map(Err);
+                Sent::Gone(_) if !was_gone => was_gone = true,
+                Sent::Gone(why) => return self.refused(Refusal::NoBot(why)).map(Err),
+                Sent::FailedBefore => {
+                    let why = format!("{MOST_ATTEMPTS} turns of this delivery have failed");
+                    return Ok(Err(Refusal::NoBot(why)));
                 }
             }
         }
-        Ok(Err(Refusal::NoBot(format!("{} is not available", self.target.bot))))
+    }
+
+    async fn send_once(&self, said: &BotCall, attempt: u32) -> Result<Result<Sent, Refusal>, Thrown> {
+        let Webhook { connection, unconfirmed, threads, .. } = &**self.webhook;
+        let (chat, model) = match self.chat().await? {
+            Ok(chat) => chat,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let turn = match self.first {
+            Some(first) => turn::id_of_delivery(first.id(), attempt),
+            None => uuid::Uuid::new_v4().to_string(),
+        };
+        let message = turn::message(said, &self.endpoint.id, &turn, model.as_deref());
+        threads.store(&self.endpoint.id, &said.thread, &chat).await?;
+        let mut waiting = connection.wait_for(&turn);
+        let sent_before = match self.first {
+            Some(_) if unconfirmed.is_unsure(&turn) => SentBefore::Yes,
+            Some(_) => SentBefore::Perhaps,
+            None => SentBefore::Never,
+        };
+        let known = match sent_before {
+            SentBefore::Yes => connection.look(&mut waiting, &chat.uri, &turn).await,
+            SentBefore::Perhaps | SentBefore::Never => TurnPhase::Nowhere,
+        };
+        let taken = match known {
+            TurnPhase::Ended(_) | TurnPhase::Goes => Ok(waiting.known(known)),
+            TurnPhase::Unknown => Err(TurnRejection::Failed("its chat could not be read".to_owned())),
+            TurnPhase::Nowhere | TurnPhase::Gone => {
+                connection.send(&mut waiting, &chat.uri, &turn, &message, sent_before).await
+            }
+        };
+        let unconfirmed = match taken {
+            // A failed turn was answered so, unless the answer went to the callback: the delivery is sent again for another one.
+            Ok(TurnAcceptance::Known(TurnPhase::Ended(ended)))
+                if ended.error.is_some() && self.target.reply == ReplyMode::Sync =>
+            {
+                return Ok(Ok(Sent::FailedBefore));
+            }
+            Ok(TurnAcceptance::Accepted | TurnAcceptance::Known(_)) => None,
+            Ok(TurnAcceptance::Unheard) => Some(message),
+            Err(TurnRejection::Gone(why)) => return Ok(Ok(Sent::Gone(why))),
+            Err(TurnRejection::Refused(why)) => return Ok(Err(Refusal::NoBot(why))),
+            Err(TurnRejection::Failed(why)) => {
+                if self.first.is_some() {
+                    unconfirmed.note_unsure(&turn);
+                }
+                return Err(Thrown::new(why));
+            }
+        };
+        Ok(Ok(Sent::Accepted(AcceptedTurn { thread: said.thread.clone(), turn, chat, waiting, unconfirmed })))
     }
 
     /// Returns a refusal of the host, or the error if it refused because it can store nothing.
@@ -104,17 +170,23 @@ impl Call<'_> {
     }
 
     /// Returns the endpoint's chat with the bot, and the model of its turns.
-    async fn chat(&self) -> Result<(Chat, Option<String>), Refusal> {
+    ///
+    /// # Errors
+    /// The host failed.
+    async fn chat(&self) -> Result<Result<(Chat, Option<String>), Refusal>, Thrown> {
         let bot = &self.target.bot;
         let refusal = match self.webhook.connection.chat_with(bot, &self.endpoint.id).await {
-            Ok(Some(chat)) => return Ok(chat),
+            Ok(Some(chat)) => return Ok(Ok(chat)),
             Ok(None) => format!(
                 "{bot} answered no chat: the plugin webhook needs the grants bot:chat and session:create"
             ),
+            Err(why) if is_failure(&why) => {
+                return Err(Thrown::new(format_args!("{bot} could not be read: {}", why.message)));
+            }
             Err(why) => why.message,
         };
         self.webhook.problem(&self.endpoint.id, &format!("{bot} is not available: {refusal}"));
-        Err(Refusal::NoBot(refusal))
+        Ok(Err(Refusal::NoBot(refusal)))
     }
 
     async fn answer(&self, sent: AcceptedTurn, callback: Option<Uri>) -> Answer {
@@ -123,12 +195,36 @@ impl Call<'_> {
     }
 
     async fn reply(&self, sent: AcceptedTurn, callback: Option<Uri>) -> Answer {
-        let AcceptedTurn { thread, turn, chat, waiting, sure } = sent;
+        let AcceptedTurn { thread, turn, chat, waiting, unconfirmed } = sent;
         let accepted = json!({ "thread": thread, "turn": turn });
-        match (self.target.reply, callback) {
-            (ReplyMode::Sync, _) => {
-                let limit = self.target.sync_timeout.unwrap_or(self.webhook.sync_timeout);
-                let ended = self.webhook.connection.end_of(waiting, &chat.uri, &turn, sure);
+        let webhook = self.webhook;
+        let retry = self.endpoint.extras.retry;
+        // Its end, once the host has the turn.
+        let end = match unconfirmed {
+            None => Either::Left(waiting),
+            Some(message) => {
+                let turn = UnconfirmedTurn {
+                    endpoint: self.endpoint.id.clone(),
+                    session: chat.session.clone(),
+                    chat: chat.uri.clone(),
+                    thread: thread.clone(),
+                    turn: turn.clone(),
+                    url: callback.clone().filter(|_| self.target.reply == ReplyMode::Callback),
+                };
+                Either::Right(Box::pin(webhook.see_through(turn, message, retry, waiting)).await)
+            }
+        };
+        match (self.target.reply, callback, end) {
+            (ReplyMode::Sync, _, end) => {
+                let limit = self.target.sync_timeout.unwrap_or(webhook.sync_timeout);
+                let ended = async {
+                    match end {
+                        Either::Left(waiting) => webhook.connection.end_of(waiting, &chat.uri, &turn).await,
+                        Either::Right(end) => {
+                            end.await.unwrap_or_else(|_| Ended::failed("the host is closing"))
+                        }
+                    }
+                };
                 let Ok(ended) = tokio::time::timeout(limit, ended).await else {
                     let running = json!({ "thread": thread, "turn": turn, "status": "running" });
                     return Answer::new(StatusCode::ACCEPTED, running);
@@ -138,16 +234,18 @@ impl Call<'_> {
                 told["message"] = error.into();
                 Answer::new(StatusCode::BAD_GATEWAY, told)
             }
-            (ReplyMode::Callback, Some(url)) => {
-                let endpoint = self.endpoint.id.clone();
-                let (session, retry) = (Some(chat.session), self.endpoint.extras.retry);
+            (ReplyMode::Callback, Some(url), Either::Left(waiting)) => {
+                let (endpoint, session) = (self.endpoint.id.clone(), Some(chat.session));
                 let chat = chat.uri;
                 let callback =
                     Callback { endpoint, chat, session, thread, turn, url, failures: 0, next: None };
-                if retry.is_some() && self.webhook.callbacks.take(&callback) {
-                    self.webhook.store_callback(&callback).await;
+                // A repeated delivery finds the turn of the first one, whose end may be posted already.
+                if webhook.callbacks.take(&callback) {
+                    if retry.is_some() {
+                        webhook.store_callback(&callback).await;
+                    }
+                    webhook.call_back(callback, retry, waiting);
                 }
-                self.webhook.call_back(callback, retry, waiting, sure);
                 Answer::new(StatusCode::ACCEPTED, accepted)
             }
             _ => Answer::new(StatusCode::ACCEPTED, accepted),

@@ -76,9 +76,13 @@ impl Callbacks {
     }
 
     async fn forget(&self, callback: &Callback) {
-        let id = id(callback);
-        let _ = self.records.remove.call((id.clone(),)).await;
-        self.going.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let _ = self.records.remove.call((id(callback),)).await;
+        self.release(callback);
+    }
+
+    /// Ends the claim of a callback.
+    fn release(&self, callback: &Callback) {
+        self.going.lock().unwrap_or_else(PoisonError::into_inner).remove(&id(callback));
     }
 }
 
@@ -103,16 +107,10 @@ fn read(record: &JsonObject) -> Option<Callback> {
 
 impl Webhook {
     /// Posts a callback once its turn has ended. A failure is only logged.
-    pub(crate) fn call_back(
-        self: &Arc<Self>,
-        callback: Callback,
-        retry: Option<Retry>,
-        waiting: Waiting,
-        sure: bool,
-    ) {
+    pub(crate) fn call_back(self: &Arc<Self>, callback: Callback, retry: Option<Retry>, waiting: Waiting) {
         let webhook = self.clone();
         tokio::spawn(async move {
-            let ended = webhook.connection.end_of(waiting, &callback.chat, &callback.turn, sure).await;
+            let ended = webhook.connection.end_of(waiting, &callback.chat, &callback.turn).await;
             webhook.post_until_taken(callback, retry, &ended).await;
         });
     }
@@ -156,7 +154,8 @@ impl Webhook {
         endpoint.extras.retry
     }
 
-    async fn post_until_taken(&self, mut callback: Callback, retry: Option<Retry>, ended: &Ended) {
+    /// Posts the end of a turn, and again if the endpoint requests it, until it is taken.
+    pub(crate) async fn post_until_taken(&self, mut callback: Callback, retry: Option<Retry>, ended: &Ended) {
         let body = ended.told(&callback.thread, &callback.turn);
         if let Some(next) = callback.next {
             let left = next.duration_since(Timestamp::now());
@@ -195,8 +194,9 @@ impl Webhook {
             self.store_callback(&callback).await;
             tokio::time::sleep(wait).await;
         }
-        if retry.is_some() {
-            self.callbacks.forget(&callback).await;
+        match retry {
+            Some(_) => self.callbacks.forget(&callback).await,
+            None => self.callbacks.release(&callback),
         }
     }
 }

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ostler_contract::host::Peer;
+use ostler_contract::protocol::error::code;
+use ostler_contract::protocol::names;
 use ostler_contract::{Call, PluginHost, Thrown, Value, json};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
@@ -14,10 +16,17 @@ use crate::turn::{Ended, TurnPhase, find};
 
 /// How long a call waits for the echo of its turn.
 const ECHO_LIMIT: Duration = Duration::from_secs(10);
+/// How often the connection is checked while a call waits for its echo.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// How long an echo can be on its way after the connection was closed.
+const ON_ITS_WAY: Duration = Duration::from_millis(100);
 /// How often a turn is checked whose end was not reported.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
-/// How long an unconfirmed turn is searched for.
-const UNHEARD_LIMIT: Duration = Duration::from_secs(600);
+/// The first and the longest pause before an unconfirmed turn is searched for again. The time doubles in between.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long a turn is searched for that cannot be sent again.
+const SEARCHED: Duration = Duration::from_secs(600);
 /// How many of the newest turns are searched first.
 const NEWEST: u32 = 20;
 /// The client id of the plugin.
@@ -34,21 +43,81 @@ pub(crate) struct Chat {
 }
 
 /// How the host accepted a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TurnAcceptance {
     /// It runs, or waits for the running one.
     Accepted,
+    /// The host had it already.
+    Known(TurnPhase),
     /// The host has not confirmed it yet.
     Unheard,
 }
 
-/// Why the host rejected a turn.
+/// Whether a turn was sent before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SentBefore {
+    /// Its id is new.
+    Never,
+    /// Its id is that of a delivery, which an earlier start may have sent.
+    Perhaps,
+    /// It was, and the outcome is unknown.
+    Yes,
+}
+
+/// Why the host did not accept a turn.
 #[derive(Debug)]
 pub(crate) enum TurnRejection {
     /// The chat no longer exists.
     Gone(String),
-    /// Anything else.
+    /// The host refuses the turn.
     Refused(String),
+    /// The host failed, so the same turn can be sent again. It can have been stored.
+    Failed(String),
+}
+
+impl From<Thrown> for TurnRejection {
+    fn from(why: Thrown) -> Self {
+        match is_failure(&why) {
+            true => Self::Failed(why.message),
+            false => Self::Gone(why.message),
+        }
+    }
+}
+
+/// Whether the host failed, and did not refuse.
+pub(crate) fn is_failure(why: &Thrown) -> bool {
+    why.rpc.as_ref().is_none_or(|rpc| rpc.code == code::INTERNAL_ERROR)
+}
+
+/// The answer to a dispatched action.
+enum Echo {
+    /// The host accepted it.
+    Accepted,
+    /// The host refuses it, for this reason.
+    Refused(String),
+    /// The host failed for this reason.
+    Failed(String),
+    /// The connection was lost first.
+    Lost(String),
+    /// There is none in time.
+    Missing,
+}
+
+impl Echo {
+    fn is_accepted(&self) -> bool {
+        matches!(self, Self::Accepted)
+    }
+}
+
+/// What a connection is told about a dispatched action: that it was accepted, or why not.
+type EchoOutcome = Result<(), Rejected>;
+
+/// Why an action was rejected.
+#[derive(Debug)]
+struct Rejected {
+    why: String,
+    /// Whether it can be sent again.
+    is_retryable: bool,
 }
 
 /// The connection, opened with the first call and again after it was lost.
@@ -117,8 +186,8 @@ impl Drop for Watched {
 /// The waiting calls.
 #[derive(Debug, Default)]
 struct Heard {
-    /// By sequence number of the action: whether the host accepted it, or why not.
-    echoes: HashMap<i64, oneshot::Sender<Result<(), String>>>,
+    /// By sequence number of the action.
+    echoes: HashMap<i64, oneshot::Sender<EchoOutcome>>,
     /// By turn.
     ends: HashMap<String, Arc<Notify>>,
 }
@@ -151,77 +220,141 @@ impl HostConnection {
     }
 
     /// Sends a turn and waits for the host's echo. In a chat with a running turn it is queued. `waiting` receives the
-    /// chat's actions from then on.
+    /// chat's actions from then on. A turn that was sent before is accepted if the host has it.
     pub async fn send(
         &self,
         waiting: &mut Waiting,
         chat: &str,
         turn: &str,
         message: &Value,
+        sent_before: SentBefore,
     ) -> Result<TurnAcceptance, TurnRejection> {
+        let until = Instant::now() + ECHO_LIMIT;
         let started = json!({ "type": "chat/turnStarted", "turnId": turn, "message": message });
         // Both are sent concurrently, because a busy session answers them together.
-        let watch = tokio::time::timeout(ECHO_LIMIT, self.watch(chat));
-        let (watched, dispatched) = tokio::join!(watch, self.dispatch(chat, &started));
+        let watch = tokio::time::timeout_at(until, self.watch(chat));
+        let (watched, mut echo) = tokio::join!(watch, self.dispatch(chat, &started, until));
         match watched {
             Ok(Ok(watched)) => waiting.watched = Some(watched),
-            Ok(Err(why)) if !matches!(dispatched, Ok(Ok(()))) => {
-                return Err(match why.rpc {
-                    Some(_) => TurnRejection::Gone(why.message),
-                    None => TurnRejection::Refused(why.message),
-                });
+            Ok(Err(why)) if matches!(echo, Echo::Refused(_)) || !is_failure(&why) && !echo.is_accepted() => {
+                return Err(why.into());
             }
             // The first check of the turn subscribes.
             Ok(Err(_)) | Err(_) => {}
         }
-        let mut dispatched = Some(dispatched);
         for last in [false, true] {
-            let dispatched = match dispatched.take() {
-                Some(dispatched) => dispatched,
-                None => self.dispatch(chat, &started).await,
+            let why = match echo {
+                Echo::Refused(why) => why,
+                echo => return self.accepted(waiting, chat, turn, echo, until).await,
             };
-            let Err(why) = dispatched? else { return Ok(TurnAcceptance::Accepted) };
-            let Some(why) = why else { return Ok(TurnAcceptance::Unheard) };
-            let (_, state) = self.read(chat, 1).await.map_err(|why| TurnRejection::Gone(why.message))?;
-            if !state["activeTurn"].is_null() {
+            let newest = if sent_before == SentBefore::Never { 1 } else { NEWEST };
+            let (_, state) = self.read(chat, newest).await?;
+            let is_idle = state["activeTurn"].is_null();
+            let phase = match (find(&state, turn), sent_before) {
+                (TurnPhase::Nowhere, SentBefore::Yes) => self.look(waiting, chat, turn).await,
+                // The turn may be refused because there was one with this id.
+                (TurnPhase::Nowhere, SentBefore::Perhaps) if last && is_idle => {
+                    self.look(waiting, chat, turn).await
+                }
+                (phase, _) => phase,
+            };
+            match phase {
+                TurnPhase::Ended(_) | TurnPhase::Goes => return Ok(waiting.known(phase)),
+                TurnPhase::Unknown => return Err(TurnRejection::Failed(why)),
+                TurnPhase::Nowhere | TurnPhase::Gone => {}
+            }
+            if !is_idle {
                 let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": turn, "message": message });
-                return match self.dispatch(chat, &queued).await? {
-                    Ok(()) => Ok(TurnAcceptance::Accepted),
-                    Err(None) => Ok(TurnAcceptance::Unheard),
-                    Err(Some(why)) => Err(TurnRejection::Refused(why)),
-                };
+                let echo = self.dispatch(chat, &queued, until).await;
+                return self.accepted(waiting, chat, turn, echo, until).await;
             }
             // A turn that has ended in the meantime may have caused the rejection, so try once more.
             if last {
                 return Err(TurnRejection::Refused(why));
             }
+            echo = self.dispatch(chat, &started, until).await;
         }
         Ok(TurnAcceptance::Unheard)
     }
 
-    /// Waits for the end of a turn. `sure` means that the host has confirmed it.
-    pub async fn end_of(&self, mut waiting: Waiting, chat: &str, turn: &str, sure: bool) -> Ended {
-        let began = Instant::now();
+    /// Returns what an echo says of a turn. If the connection was lost first, the host is asked for the turn.
+    async fn accepted(
+        &self,
+        waiting: &mut Waiting,
+        chat: &str,
+        turn: &str,
+        echo: Echo,
+        until: Instant,
+    ) -> Result<TurnAcceptance, TurnRejection> {
+        let why = match echo {
+            Echo::Accepted => return Ok(TurnAcceptance::Accepted),
+            Echo::Missing => return Ok(TurnAcceptance::Unheard),
+            Echo::Refused(why) => return Err(TurnRejection::Refused(why)),
+            Echo::Failed(why) => return Err(TurnRejection::Failed(why)),
+            Echo::Lost(why) => why,
+        };
+        match tokio::time::timeout_at(until, self.look(waiting, chat, turn)).await {
+            Ok(phase) if phase.is_there() => Ok(waiting.known(phase)),
+            Ok(_) => Err(TurnRejection::Failed(why)),
+            Err(_) => Ok(TurnAcceptance::Unheard),
+        }
+    }
+
+    /// Waits for the end of a turn that the host has confirmed.
+    pub async fn end_of(&self, mut waiting: Waiting, chat: &str, turn: &str) -> Ended {
         loop {
             let _ = tokio::time::timeout(LOOK_EVERY, waiting.notify.notified()).await;
             match self.look(&mut waiting, chat, turn).await {
                 TurnPhase::Ended(ended) => return ended,
-                TurnPhase::Nowhere if sure => return Ended::withdrawn(),
-                TurnPhase::Nowhere if began.elapsed() > UNHEARD_LIMIT => {
-                    return Ended::failed("the host did not accept the turn");
-                }
-                TurnPhase::Nowhere | TurnPhase::Goes => {}
+                TurnPhase::Gone => return Ended::without_session(),
+                TurnPhase::Nowhere => return Ended::withdrawn(),
+                TurnPhase::Goes | TurnPhase::Unknown => {}
             }
         }
     }
 
     /// Like [`HostConnection::end_of`], for a turn that may already have ended.
     pub async fn end_of_old(&self, chat: &str, turn: &str) -> Ended {
-        let mut waiting = self.wait_for(turn);
-        match self.look(&mut waiting, chat, turn).await {
-            TurnPhase::Ended(ended) => ended,
-            TurnPhase::Nowhere => Ended::withdrawn(),
-            TurnPhase::Goes => self.end_of(waiting, chat, turn, true).await,
+        let waiting = self.wait_for(turn);
+        waiting.notify.notify_one();
+        self.end_of(waiting, chat, turn).await
+    }
+
+    /// Finds out whether the host has a turn that it did not confirm, and sends it again under the same id if not, for as long as
+    /// that takes. Without a message it is only searched for. Returns the outcome of a turn that the host does not have in the
+    /// end.
+    pub async fn confirm(
+        &self,
+        waiting: &mut Waiting,
+        chat: &str,
+        turn: &str,
+        message: Option<&Value>,
+    ) -> Result<(), Ended> {
+        let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
+        loop {
+            match self.look(waiting, chat, turn).await {
+                phase @ (TurnPhase::Ended(_) | TurnPhase::Goes) => {
+                    waiting.known(phase);
+                    return Ok(());
+                }
+                TurnPhase::Gone => return Err(Ended::without_session()),
+                TurnPhase::Nowhere => match message {
+                    None if began.elapsed() > SEARCHED => {
+                        return Err(Ended::failed("the host did not accept the turn"));
+                    }
+                    None => {}
+                    Some(message) => match self.send(waiting, chat, turn, message, SentBefore::Yes).await {
+                        Ok(TurnAcceptance::Accepted | TurnAcceptance::Known(_)) => return Ok(()),
+                        Err(TurnRejection::Refused(why) | TurnRejection::Gone(why)) => {
+                            return Err(Ended::failed(&why));
+                        }
+                        Ok(TurnAcceptance::Unheard) | Err(TurnRejection::Failed(_)) => {}
+                    },
+                },
+                TurnPhase::Unknown => {}
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -235,7 +368,7 @@ impl HostConnection {
         let (id, message) = (&waiting["id"], &waiting["message"]);
         let again =
             json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": message });
-        let _ = self.dispatch(chat, &again).await;
+        let _ = self.dispatch(chat, &again, Instant::now() + ECHO_LIMIT).await;
     }
 
     /// Starts to listen for a turn's end; call it before the turn is sent.
@@ -245,18 +378,16 @@ impl HostConnection {
     }
 
     /// Returns the phase of a turn. `waiting` receives the chat's actions from then on.
-    async fn look(&self, waiting: &mut Waiting, chat: &str, turn: &str) -> TurnPhase {
+    pub async fn look(&self, waiting: &mut Waiting, chat: &str, turn: &str) -> TurnPhase {
         for newest in [NEWEST, u32::MAX] {
             let state = match self.read(chat, newest).await {
                 Ok((watched, state)) => {
                     waiting.watched = Some(watched);
                     state
                 }
-                Err(why) if why.rpc.is_some() => {
-                    return TurnPhase::Ended(Ended::failed("the session ended before the turn"));
-                }
-                // The connection was lost; the next check uses another one.
-                Err(_) => return TurnPhase::Goes,
+                // The store cannot be read, or the connection was lost; the next check uses another one.
+                Err(why) if is_failure(&why) => return TurnPhase::Unknown,
+                Err(_) => return TurnPhase::Gone,
             };
             match find(&state, turn) {
                 TurnPhase::Nowhere => {}
@@ -287,32 +418,41 @@ impl HostConnection {
         }
     }
 
-    /// Dispatches an action; returns `Ok` once the host has accepted it, the reason of a rejection, or `None` without a
-    /// reply.
-    async fn dispatch(
-        &self,
-        chat: &str,
-        action: &Value,
-    ) -> Result<Result<(), Option<String>>, TurnRejection> {
+    /// Dispatches an action and waits for its echo.
+    async fn dispatch(&self, chat: &str, action: &Value, until: Instant) -> Echo {
         let seq = self.next.fetch_add(1, Ordering::Relaxed);
-        let (echo, wait) = oneshot::channel();
+        let (echo, mut wait) = oneshot::channel();
         lock(&self.heard).echoes.insert(seq, echo);
         let params = json!({ "channel": chat, "clientSeq": seq, "action": action });
-        if let Err(why) = self.notify("dispatchAction", &params).await {
-            lock(&self.heard).echoes.remove(&seq);
-            return Err(TurnRejection::Refused(why.message));
-        }
-        match tokio::time::timeout(ECHO_LIMIT, wait).await {
-            Ok(Ok(Ok(()))) => Ok(Ok(())),
-            Ok(Ok(Err(why))) => Ok(Err(Some(why))),
-            Ok(Err(_)) | Err(_) => {
+        let line = match self.notify("dispatchAction", &params).await {
+            Ok(line) => line,
+            Err(why) => {
+                lock(&self.heard).echoes.remove(&seq);
+                return Echo::Failed(why.message);
+            }
+        };
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut wait => outcome.ok(),
+            () = closed(&line) => {
+                self.lost(&line).await;
+                tokio::time::timeout(ON_ITS_WAY, &mut wait).await.ok().and_then(Result::ok)
+            }
+            () = tokio::time::sleep_until(until) => {
                 lock(&self.heard).echoes.remove(&seq);
                 let after = ECHO_LIMIT.as_secs();
                 let _ = self.host.log(format!(
                     "the turn in {chat} was not echoed within {after} seconds; the call goes on"
                 ));
-                Ok(Err(None))
+                return Echo::Missing;
             }
+        };
+        lock(&self.heard).echoes.remove(&seq);
+        match outcome {
+            Some(Ok(())) => Echo::Accepted,
+            Some(Err(Rejected { why, is_retryable: true })) => Echo::Failed(why),
+            Some(Err(Rejected { why, is_retryable: false })) => Echo::Refused(why),
+            None => Echo::Lost("the host disconnected the plugin before it confirmed the turn".to_owned()),
         }
     }
 
@@ -342,15 +482,16 @@ impl HostConnection {
         Err(Thrown::new("the connection was lost"))
     }
 
-    /// Sends a notification; over a new connection if this one was lost.
-    async fn notify(&self, method: &str, params: &Value) -> Result<(), Thrown> {
+    /// Sends a notification; over a new connection if this one was lost. Returns the connection.
+    async fn notify(&self, method: &str, params: &Value) -> Result<Arc<Line>, Thrown> {
         let line = self.line().await?;
-        let sent = line.peer.notify.call((method.to_owned(), params.as_object().cloned()));
-        if sent.is_ok() {
-            return sent;
+        if line.peer.notify.call((method.to_owned(), params.as_object().cloned())).is_ok() {
+            return Ok(line);
         }
         self.lost(&line).await;
-        self.line().await?.peer.notify.call((method.to_owned(), params.as_object().cloned()))
+        let line = self.line().await?;
+        line.peer.notify.call((method.to_owned(), params.as_object().cloned()))?;
+        Ok(line)
     }
 
     /// Drops a lost connection.
@@ -389,9 +530,29 @@ pub(crate) struct Waiting {
     watched: Option<Watched>,
 }
 
+impl Waiting {
+    /// The host has the turn, which may have ended already.
+    pub fn known(&self, phase: TurnPhase) -> TurnAcceptance {
+        self.notify.notify_one();
+        TurnAcceptance::Known(phase)
+    }
+}
+
 impl Drop for Waiting {
     fn drop(&mut self) {
         lock(&self.heard).ends.retain(|_, held| !Arc::ptr_eq(held, &self.notify));
+    }
+}
+
+/// Waits until a connection is closed, which a request finds out.
+async fn closed(line: &Line) {
+    loop {
+        tokio::time::sleep(CHECK_EVERY).await;
+        let ping = json!({ "channel": ROOT });
+        let answer = line.peer.request.call(("ping".to_owned(), ping.as_object().cloned())).await;
+        if answer.is_err_and(|why| why.rpc.is_none()) {
+            return;
+        }
     }
 }
 
@@ -405,8 +566,9 @@ fn hear(heard: &Mutex<Heard>, message: &Value) {
     if params["origin"]["clientId"] == CLIENT
         && let Some(echo) = params["origin"]["clientSeq"].as_i64().and_then(|seq| heard.echoes.remove(&seq))
     {
+        let is_retryable = params["_meta"][names::meta_key(names::RETRYABLE)] == true;
         let _ = echo.send(match params["rejectionReason"].as_str() {
-            Some(why) => Err(why.to_owned()),
+            Some(why) => Err(Rejected { why: why.to_owned(), is_retryable }),
             None => Ok(()),
         });
     }

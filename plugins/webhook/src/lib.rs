@@ -31,6 +31,7 @@ mod threads;
 mod token;
 pub mod tools;
 mod turn;
+mod unconfirmed;
 mod verify;
 
 use std::sync::Arc;
@@ -52,6 +53,7 @@ use route::Webhook;
 use shared_store::SharedStore;
 use stored_bodies::StoredBodies;
 use threads::Threads;
+use unconfirmed::UnconfirmedTurns;
 
 /// The collection of endpoints.
 pub const ENDPOINTS: &str = "webhooks";
@@ -62,6 +64,8 @@ pub const DELIVERIES: &str = "webhook-deliveries";
 const THREADS: &str = "webhook-threads";
 const REPEATS: &str = "webhook-repeats";
 const CALLBACKS: &str = "webhook-callbacks";
+/// The collection of turns that the host did not confirm in time, with their messages, until it has them.
+const UNCONFIRMED: &str = "webhook-unconfirmed";
 /// The collections of bodies that can be replayed: their index, which has the form of [`DELIVERIES`] with `bodies`, and the
 /// encrypted bodies.
 pub const BODY_INDEX: &str = "webhook-kept";
@@ -138,6 +142,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         connection: HostConnection::new(host.clone()),
         threads: Threads::new(collection(THREADS)?),
         callbacks: Callbacks::new(collection(CALLBACKS)?),
+        unconfirmed: UnconfirmedTurns::new(host.clone(), collection(UNCONFIRMED)?),
         deliveries: Arc::new(Deliveries::new(collection(DELIVERIES)?, store.clone())),
         repeats: Arc::new(Repeats::new(collection(REPEATS)?)),
         limits: Limits::default(),
@@ -169,9 +174,10 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     host.register_route(Call::new(move |(request,)| webhook.clone().serve(request)))
 }
 
-/// Continues what remained when the host ended: pending callbacks and queued turns.
+/// Continues what remained when the host ended: pending callbacks, unconfirmed turns and queued turns.
 async fn resume(webhook: Arc<Webhook>) {
     webhook.resume_callbacks().await;
+    webhook.resume_unconfirmed().await;
     let chats = || async { webhook.threads.chats().await.into() };
     for chat in read_at_last(&webhook.host, "the chats of an earlier start", chats).await {
         webhook.connection.go_on(&chat).await;

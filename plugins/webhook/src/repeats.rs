@@ -124,6 +124,11 @@ impl Repeats {
 }
 
 impl First {
+    /// Returns the id of the delivery's record.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// Returns what identifies the delivery where runs are stored together with its record. `answer` is that of a delivery that
     /// starts runs.
     pub fn once(&self, answer: impl Fn() -> Answer + Send + Sync + 'static) -> Once {

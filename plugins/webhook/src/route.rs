@@ -26,6 +26,7 @@ use crate::reply::{Answer, Refusal};
 use crate::stored_bodies::{BodyRetention, StoredBodies};
 use crate::threads::Threads;
 use crate::token::{bearer, is_secret};
+use crate::unconfirmed::UnconfirmedTurns;
 use crate::verify::{Delivery as DeliveryId, Greeting, MISSING, Proof, Scheme, Verify};
 use crate::{automation, bot};
 
@@ -37,6 +38,7 @@ pub(crate) struct Webhook {
     pub connection: HostConnection,
     pub threads: Threads,
     pub callbacks: Callbacks,
+    pub unconfirmed: UnconfirmedTurns,
     pub deliveries: Arc<Deliveries>,
     pub repeats: Arc<Repeats>,
     pub limits: Limits,
@@ -290,7 +292,7 @@ impl Webhook {
         }
         match &endpoint.target {
             Target::Automation => automation::call(self, endpoint, admitted, bodies, seen, first).await,
-            Target::Bot(target) => Box::pin(bot::call(self, endpoint, target, admitted, seen)).await,
+            Target::Bot(target) => Box::pin(bot::call(self, endpoint, target, admitted, seen, first)).await,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use ostler_contract::protocol::names;
 use ostler_contract::{JsonObject, Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::bot_call::BotCall;
 
@@ -28,8 +29,14 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    /// Returns the outcome of a turn that failed.
     pub fn failed(why: &str) -> Self {
         Self { status: "error", text: String::new(), error: Some(why.to_owned()) }
+    }
+
+    /// Returns the outcome of a turn whose session was disposed first.
+    pub fn without_session() -> Self {
+        Self::failed("the session ended before the turn")
     }
 
     /// Returns the outcome of a message that was withdrawn before it became a turn.
@@ -56,6 +63,26 @@ pub(crate) enum TurnPhase {
     Goes,
     /// It is not in this state.
     Nowhere,
+    /// Its chat no longer exists.
+    Gone,
+    /// The chat cannot be read now.
+    Unknown,
+}
+
+impl TurnPhase {
+    /// Whether the host has the turn.
+    pub fn is_there(&self) -> bool {
+        matches!(self, Self::Ended(_) | Self::Goes)
+    }
+}
+
+/// Returns the id of the turn of a delivery, which the host accepts once. A delivery whose turn failed can have another one.
+pub(crate) fn id_of_delivery(delivery: &str, attempt: u32) -> String {
+    let mut bytes = [0; 16];
+    let digest = Sha256::digest(format!("{delivery}/{attempt}"));
+    bytes.copy_from_slice(&digest[..16]);
+    let id = uuid::Builder::from_bytes(bytes).with_version(uuid::Version::Custom);
+    id.with_variant(uuid::Variant::RFC4122).into_uuid().to_string()
 }
 
 /// Finds a turn in a chat's state. One that was queued has an id from the host and is identified by its message.
@@ -92,6 +119,14 @@ fn read(turn: &Value) -> Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_delivery_has_the_same_turn_again_unless_that_failed() {
+        let id = id_of_delivery("d1", 0);
+        assert_eq!(id_of_delivery("d1", 0), id);
+        assert_eq!(uuid::Uuid::parse_str(&id).unwrap().get_version_num(), 8);
+        assert!(id != id_of_delivery("d1", 1) && id != id_of_delivery("d2", 0));
+    }
 
     #[test]
     fn what_a_turn_said_and_why_it_failed() {

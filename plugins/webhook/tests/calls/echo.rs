@@ -36,7 +36,7 @@ fn store(hangs: Arc<AtomicBool>) -> SessionStore {
     }
 }
 
-fn vault() -> Vault {
+pub fn vault() -> Vault {
     Vault {
         get: Call::now(|_| Ok(Some(SECRET.to_owned()))),
         set: Call::now(|_| Ok(())),

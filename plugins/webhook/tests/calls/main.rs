@@ -18,3 +18,4 @@ mod replays;
 mod senders;
 mod shared_log;
 mod unknown;
+mod unstored_turns;

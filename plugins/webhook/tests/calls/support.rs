@@ -149,7 +149,11 @@ impl World {
     }
 
     pub async fn of(dir: &Arc<TempDir>, builder: Builder) -> Self {
-        let host = builder.start().await;
+        Self::with(dir, builder.start().await)
+    }
+
+    /// The same with a host that has started.
+    pub fn with(dir: &Arc<TempDir>, host: MemoryHost) -> Self {
         let posts = Posts::default();
         host.host.core.set_outbound(posts.outbound());
         let route = host.host.core.registry().unwrap().all::<Route>()[0].handler.clone();
