@@ -512,6 +512,8 @@ impl Actor {
         });
         let Some((extent, encoded)) = encoded else { return Extent::default() };
         let since = actions::row(action).map_or(Version::V0_9, |row| row.since);
+        // Its sender is answered with a rejection.
+        let origin = origin.filter(|_| !self.storing.is_unstored);
         let older = super::client_versions::action(action);
         self.out.push((channel, Outgoing { action: encoded, origin, since, older, overlay: None }));
         if self.out.len() >= BATCH {

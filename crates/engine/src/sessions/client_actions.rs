@@ -43,6 +43,7 @@ pub(super) fn refuse_for_now(why: impl Into<String>) -> Refused {
 impl Actor {
     /// Handles one dispatched action.
     pub(super) async fn handle_dispatch(&mut self, dispatch: Dispatch) {
+        self.storing.is_unstored = false;
         if let Some(Err(why)) = &dispatch.room {
             self.flush_out();
             return dispatch.refuse(why, self.core.fanout.seq());
@@ -84,7 +85,7 @@ impl Actor {
         match outcome {
             Err(why) => self.reject(dispatch, why),
             // There is no echo.
-            Ok(()) if self.storing.has_failed => {
+            Ok(()) if self.storing.has_failed || self.storing.is_unstored => {
                 self.reject(dispatch, Rejection::retryable(NOT_STORED));
             }
             Ok(()) => {}
@@ -253,6 +254,7 @@ impl Actor {
             return self.reject(&dispatch, why);
         }
         if let Ok(StateAction::SessionConfigChanged(changed)) = read(&dispatch, String::new) {
+            self.storing.is_unstored = false;
             let outcome = self.change_config(changed, Some(dispatch.origin.clone())).await;
             self.answer_failure(&dispatch, outcome);
         }

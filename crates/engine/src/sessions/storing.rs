@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use ostler_contract::limit;
 use ostler_contract::points::Emit;
 use ostler_protocol::actions::Waits;
 use ostler_protocol::wire::actions::StateAction;
@@ -29,6 +30,12 @@ use crate::usage::UsagePer;
 
 /// How long a session waits for a write before it handles other messages. Local stores need a few milliseconds.
 const GRACE: Duration = Duration::from_millis(50);
+/// After this time, a change that a sender waits for is not written again. A webhook's caller waits for ten seconds.
+const LAST_TRY: Duration = Duration::from_secs(5);
+/// After this time, its sender is answered whether it is stored or not.
+const ANSWER: Duration = Duration::from_secs(8);
+/// How often the end of a turn is written, at least two seconds apart.
+const MOST_TRIES: usize = 100;
 
 /// A chat as its subscribers have it while a change of it is being stored.
 #[derive(Debug)]
@@ -129,18 +136,12 @@ pub(super) struct Storing {
     pub is_serving: bool,
     /// Whether a change could not be stored, so that the state in memory is not the stored one.
     pub has_failed: bool,
+    /// Whether a change of the handled action could not be stored and goes on in memory.
+    pub is_unstored: bool,
     /// The title that subscribers have.
     pub title: Option<String>,
     /// Whether more than the title changes, so that no snapshot of the session can be made.
     pub session: bool,
-}
-
-/// How long a change that could not be stored is written again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Patience {
-    UntilStored,
-    /// A few times, unless other work of the session would end with it.
-    UntilTried,
 }
 
 impl Actor {
@@ -168,27 +169,32 @@ impl Actor {
         stored
     }
 
-    /// Waits until a change is stored, however long the store takes. After a delay, the session handles messages that need no
-    /// store. A change that cannot be stored is not acknowledged: see [`Self::stored_at_last`].
+    /// Waits until a change is stored, and writes it again for a while if that fails. After a delay, the session handles messages
+    /// that need no store. A change that was not stored goes on in memory and is no echo of its sender, who is told that it is
+    /// not stored; see D-608.
     pub(super) async fn stored<T: Outcome>(&mut self, write: impl Future<Output = T> + Send) -> T {
+        let since = Instant::now();
         let stored = self.stored_or_not(write).await;
-        if !stored.is_stored() && !self.storing.has_failed {
-            Box::pin(self.stored_at_last(Patience::UntilStored)).await;
+        if !stored.is_stored() && !self.storing.has_failed && !Box::pin(self.stored_in_time(since)).await {
+            self.storing.is_unstored = true;
+            for (_, outgoing) in &mut self.out {
+                outgoing.origin = None;
+            }
         }
         stored
     }
 
-    /// Waits until the start of a turn is stored. Nobody waits long for that: the sender is to send the message again.
-    pub(super) async fn stored_start(
+    /// Waits until the end of a turn is stored, which nobody can ask for again.
+    pub(super) async fn stored_end<T: Outcome>(
         &mut self,
         at: usize,
         before: Before,
-        write: impl Future<Output = bool> + Send,
+        write: impl Future<Output = T> + Send,
     ) {
         self.chats[at].unstored = Some(before);
         let number = self.chats[at].number;
-        if !self.stored_or_not(write).await && !self.storing.has_failed {
-            Box::pin(self.stored_at_last(Patience::UntilTried)).await;
+        if !self.stored_or_not(write).await.is_stored() && !self.storing.has_failed {
+            Box::pin(self.stored_at_last()).await;
         }
         if let Some(at) = self.chat_numbered(number) {
             self.chats[at].unstored = None;
@@ -210,41 +216,49 @@ impl Actor {
         self.out.clear();
     }
 
-    /// Writes everything that the session has in memory again, because a change of it could not be stored, until that
-    /// succeeds: what was asked for is acknowledged then, and the work of agents goes on. While the host knows that nothing can be
-    /// stored, it waits for the end of that. Where that is no use, the session publishes nothing more and leaves memory, as in a
-    /// cluster: the store does not take this session, the host stops, or a turn was to start and no other runs. See D-608.
-    async fn stored_at_last(&mut self, patience: Patience) {
-        for tried in 0.. {
+    /// Writes again what the session has in memory, as long as a sender waits for an answer. Returns whether it is stored.
+    async fn stored_in_time(&mut self, since: Instant) -> bool {
+        for pause in AGAIN {
+            if since.elapsed() + pause > LAST_TRY || self.core.lost_storage().is_some() {
+                return false;
+            }
+            self.answered(std::pin::pin!(tokio::time::sleep(pause))).await;
+            if self.store_all(since + ANSWER).await {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Writes again what the session has in memory until it is stored. While the host knows that nothing can be stored, it waits
+    /// for the end of that. If the host stops, or the store takes nothing of this session for minutes, the session publishes
+    /// nothing more and leaves memory, as in a cluster.
+    async fn stored_at_last(&mut self) {
+        for tried in 0..MOST_TRIES {
             let core = self.core.clone();
-            let waits = patience == Patience::UntilStored || self.runs_elsewhere();
-            let pause = AGAIN.get(tried).copied();
             let again = async move {
-                tokio::time::sleep(pause.unwrap_or(AGAIN[AGAIN.len() - 1])).await;
-                match (core.lost_storage(), pause) {
-                    (None, Some(_)) => true,
-                    (Some(_), _) if waits => core.can_store().await,
-                    (Some(_), Some(_)) => true,
-                    (_, None) => false,
-                }
+                tokio::time::sleep(AGAIN.get(tried).copied().unwrap_or(AGAIN[AGAIN.len() - 1])).await;
+                core.can_store().await && !core.is_stopping()
             };
             if !self.answered(std::pin::pin!(again)).await {
                 return self.not_stored();
             }
-            // A message that was queued leaves the stored queue after its turn is stored.
-            let turns = self.keep_ends_of_chats();
-            if self.answered(std::pin::pin!(turns)).await {
-                let rest = self.keep_all_but_turns();
-                if self.answered(std::pin::pin!(rest)).await {
-                    return;
-                }
+            if self.store_all(Instant::now() + 2 * limit::STORE).await {
+                return;
             }
         }
+        self.not_stored();
     }
 
-    /// Whether a turn runs whose start or end is not what is being stored.
-    fn runs_elsewhere(&self) -> bool {
-        self.chats.iter().any(|chat| chat.running().is_some() && !chat.is_in_turn_change())
+    /// Stores everything that a change may have left unstored. A message that was queued leaves the stored queue after its
+    /// turn is stored.
+    async fn store_all(&mut self, limit: Instant) -> bool {
+        let turns = tokio::time::timeout_at(limit, self.keep_ends_of_chats());
+        if self.answered(std::pin::pin!(turns)).await != Ok(true) {
+            return false;
+        }
+        let rest = tokio::time::timeout_at(limit, self.keep_all_but_turns());
+        self.answered(std::pin::pin!(rest)).await == Ok(true)
     }
 
     async fn answered<T>(&mut self, mut write: Pin<&mut (dyn Future<Output = T> + Send)>) -> T {

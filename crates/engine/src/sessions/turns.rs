@@ -168,7 +168,7 @@ impl Actor {
     async fn announce_turn(&mut self, at: usize, opening: Opening) {
         let Opening { stored, before, title, turn, text, sender, draft, was_read } = opening;
         self.storing.title = title;
-        self.stored_start(at, before, stored).await;
+        self.stored_in(at, before, stored).await;
         self.storing.title = None;
         if self.storing.has_failed {
             return;
@@ -475,7 +475,7 @@ impl Actor {
         }
         self.close_span(at);
         let writes = futures::future::join(self.charge_turn(at), self.keep_last_turn(at));
-        self.stored_in(at, before, writes).await;
+        self.stored_end(at, before, writes).await;
         if self.storing.has_failed {
             return true;
         }

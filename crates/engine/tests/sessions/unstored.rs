@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ostler_contract::points::SessionStore;
+use ostler_contract::points::{Emit, SessionStore};
 use ostler_contract::{Call, Thrown, json};
 use ostler_protocol::uri;
 use ostler_testkit::cases::empty_sessions;
@@ -62,7 +62,7 @@ async fn a_queued_message_is_acknowledged_once_it_is_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_whose_start_is_not_stored_is_not_acknowledged_and_can_be_sent_again() {
+async fn a_turn_whose_start_is_not_stored_is_rejected_and_its_end_is_shown_once_it_is_stored() {
     let (stage, fails) = (Stage::default(), Arc::new(AtomicBool::new(false)));
     let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).sessions(store(&fails)).start().await;
     let chat = uri::default_chat(SESSION);
@@ -73,15 +73,23 @@ async fn a_turn_whose_start_is_not_stored_is_not_acknowledged_and_can_be_sent_ag
     fails.store(true, Ordering::SeqCst);
     let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
     client.dispatch(&chat, 1, turn).await;
-    // The rejection is the last thing that it hears of the session in memory.
-    let mut rejections = Vec::new();
-    while let Some(frame) = client.next_frame().await {
-        let params = &frame["params"];
-        if params["rejectionReason"].is_string() {
-            rejections.push(params["_meta"].clone());
-        } else {
-            assert_ne!(params["action"]["type"], "chat/turnStarted", "{frame}");
+    let rejected = loop {
+        let envelope = client.next_action().await;
+        if !envelope["origin"].is_null() {
+            break envelope;
         }
-    }
-    assert_eq!(rejections, [json!({ "ostler.retryable": true })]);
+    };
+    assert!(rejected["rejectionReason"].is_string(), "{rejected}");
+    assert_eq!(rejected["_meta"], json!({ "ostler.retryable": true }));
+
+    // The agent has begun. The end of the turn is shown once all of it is stored.
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }));
+    let since = Instant::now();
+    let ends = fails.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        ends.store(false, Ordering::SeqCst);
+    });
+    client.actions_until("chat/turnComplete").await;
+    assert!(since.elapsed() >= Duration::from_secs(20), "{:?}", since.elapsed());
 }
