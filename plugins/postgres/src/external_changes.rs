@@ -5,20 +5,37 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_contract::Thrown;
 use ostler_contract::cluster::ClusterEvent;
 use ostler_contract::points::{AutomationChange, ChangeType, RecordChange};
 use ostler_contract::stores::Watchers;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio_postgres::Row;
 
-use crate::database::Database;
+use crate::database::{Database, Param};
 
 /// How often the table is read without a notification.
 const POLL: Duration = Duration::from_secs(5);
-/// How soon it is read again after a notification if a running transaction hides the change.
-const AGAIN: Duration = Duration::from_millis(200);
 /// How many changes are read at once.
 const PAGE: i64 = 1000;
+
+/// Reads the snapshot of the database as it is now.
+const NOW: &str = "SELECT pg_current_snapshot()::text";
+/// Reads the changes that were committed after a snapshot, whose `xmax` is `$1` and whose running transactions are `$2`, and the
+/// snapshot of this statement. After the first page, reads those after the change of `$4` and `$5` that the snapshot `$3` shows,
+/// which was that of the first page.
+const READ: &str =
+    "SELECT pg_current_snapshot()::text, xid::text, seq, kind, collection, id, operation, origin
+     FROM (SELECT) AS now LEFT JOIN LATERAL (
+         SELECT * FROM (
+             SELECT * FROM changes WHERE xid >= greatest($1::text::xid8, $4::text::xid8)
+             UNION ALL SELECT * FROM changes WHERE xid = ANY ($2::text[]::xid8[])
+         ) AS committed
+         WHERE $3::text IS NULL
+             OR pg_visible_in_snapshot(xid, $3::text::pg_snapshot) AND (xid, seq) > ($4::text::xid8, $5)
+         ORDER BY xid, seq LIMIT $6
+     ) AS found ON true";
 
 /// The notified listeners.
 #[derive(Default)]
@@ -86,77 +103,129 @@ impl Listeners {
     }
 }
 
-/// Reads changes until the lease is over.
-pub async fn follow(database: Arc<Database>, listeners: Arc<Listeners>, wake: Arc<Notify>) {
-    // Changes from before the start of the host were removed when it took the lease, or are not read if other hosts run.
-    let mut last = ("0".to_owned(), 0_i64);
-    if database.lease.is_member {
-        let now = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text";
-        if let Some(row) = database.rows(now, vec![]).await.ok().as_ref().and_then(|rows| rows.first()) {
-            last.0 = row.get(0);
-        }
+/// A snapshot of the database: which transactions had ended.
+///
+/// What one snapshot shows and an earlier one does not is exactly what was committed in between, whichever transactions of the server
+/// still run. The oldest of them, which may be of another database, delays nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    text: String,
+    /// The first transaction that had not begun.
+    xmax: u64,
+    /// The transactions that were running.
+    running: Vec<String>,
+}
+
+impl Snapshot {
+    /// Parses the text `xmin:xmax:running,running`.
+    fn parse(text: String) -> Option<Self> {
+        let mut parts = text.splitn(3, ':').skip(1);
+        let xmax = parts.next()?.parse().ok()?;
+        let running = parts.next()?.split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect();
+        Some(Self { text, xmax, running })
     }
-    let mut pause = POLL;
+}
+
+/// Reads the changes after a snapshot, in pages; returns the snapshot that shows all of them.
+async fn read(
+    database: &Database,
+    since: &Snapshot,
+    mut tell: impl FnMut(&[Row]),
+) -> Result<Snapshot, Thrown> {
+    let mut until: Option<Snapshot> = None;
+    let mut last = ("0".to_owned(), 0_i64);
+    loop {
+        let params: Vec<Param> = vec![
+            Box::new(since.xmax.to_string()),
+            Box::new(since.running.clone()),
+            Box::new(until.as_ref().map(|until| until.text.clone())),
+            Box::new(last.0.clone()),
+            Box::new(last.1),
+            Box::new(PAGE),
+        ];
+        let page = database.rows(READ, params).await?;
+        if until.is_none() {
+            until = page.first().and_then(|row| Snapshot::parse(row.get(0)));
+        }
+        // A page without changes is one row with the snapshot.
+        let found = page.first().is_some_and(|row| row.get::<_, Option<&str>>(1).is_some());
+        if let (true, Some(row)) = (found, page.last()) {
+            tell(&page);
+            last = (row.get(1), row.get(2));
+            if page.len() as i64 == PAGE {
+                continue;
+            }
+        }
+        return until.ok_or_else(unreadable);
+    }
+}
+
+/// Returns the snapshot after which changes are to be read.
+///
+/// # Errors
+/// The database fails.
+pub async fn now(database: &Database) -> Result<Snapshot, Thrown> {
+    let rows = database.rows(NOW, vec![]).await?;
+    rows.first().and_then(|row| Snapshot::parse(row.get(0))).ok_or_else(unreadable)
+}
+
+/// Reads the changes after a snapshot until the lease is over.
+pub async fn follow(
+    database: Arc<Database>,
+    listeners: Arc<Listeners>,
+    wake: Arc<Notify>,
+    mut since: Snapshot,
+) {
     let mut read_as = database.lease.incarnation();
     // Changes before the first one that is read here; and those that were removed while the database could not be read.
     let mut may_have_missed = true;
     while !database.lease.is_over() {
-        let was_woken = tokio::time::timeout(pause, wake.notified()).await.is_ok();
-        listeners.wake_runs();
-        let mut found = 0;
-        loop {
-            let rows = database
-                .rows(
-                    "SELECT xid::text, seq, kind, collection, id, operation, origin FROM changes
-                     WHERE (xid, seq) > ($1::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
-                     ORDER BY xid, seq LIMIT $3",
-                    vec![Box::new(last.0.clone()), Box::new(last.1), Box::new(PAGE)],
-                )
-                .await;
-            // If it cannot be read now, the next poll reads it.
-            let Ok(rows) = rows else {
-                may_have_missed = true;
-                break;
-            };
-            let me = database.lease.incarnation();
-            if std::mem::take(&mut may_have_missed) || me != read_as {
-                read_as = me.clone();
-                listeners.wake_users();
-            }
-            let (mut sessions, mut runs) = (HashSet::new(), HashSet::new());
-            for row in &rows {
-                let (kind, collection): (String, Option<String>) = (row.get(2), row.get(3));
-                let (id, operation, origin): (String, String, String) = (row.get(4), row.get(5), row.get(6));
-                let how = match operation.as_str() {
-                    "insert" => ChangeType::Added,
-                    "delete" => ChangeType::Deleted,
-                    _ => ChangeType::Updated,
-                };
-                last = (row.get(0), row.get(1));
-                if origin == *me {
-                    continue;
+        let me = database.lease.incarnation();
+        match read(&database, &since, |rows| tell(&database, &listeners, rows, &me)).await {
+            // The next poll reads them; listeners may hear of some of them twice.
+            Err(_) => may_have_missed = true,
+            Ok(until) => {
+                // Another server has replaced the one that was read, and lacks its last transactions.
+                may_have_missed |= until.xmax < since.xmax;
+                if std::mem::take(&mut may_have_missed) || me != read_as {
+                    listeners.wake_users();
                 }
-                match (kind.as_str(), collection) {
-                    // Several changes of a session by one host are one event.
-                    ("session", listed) => {
-                        if sessions.insert((id.clone(), how, origin.clone())) {
-                            database.lease.tell(&session_event(id, how, listed, origin));
-                        }
-                    }
-                    ("run", _) => {
-                        if runs.insert(id.clone()) {
-                            database.lease.tell(&ClusterEvent::RunsChanged { automation: id });
-                        }
-                    }
-                    (kind, collection) => listeners.tell(kind, collection.as_deref(), id, how),
-                }
-            }
-            found += rows.len();
-            if (rows.len() as i64) < PAGE {
-                break;
+                (since, read_as) = (until, me);
             }
         }
-        pause = if was_woken && found == 0 { AGAIN } else { POLL };
+        drop(tokio::time::timeout(POLL, wake.notified()).await);
+        listeners.wake_runs();
+    }
+}
+
+/// Notifies of changes by others than this run of the host.
+fn tell(database: &Database, listeners: &Listeners, rows: &[Row], me: &str) {
+    let (mut sessions, mut runs) = (HashSet::new(), HashSet::new());
+    for row in rows {
+        let (kind, collection): (String, Option<String>) = (row.get(3), row.get(4));
+        let (id, operation, origin): (String, String, String) = (row.get(5), row.get(6), row.get(7));
+        let how = match operation.as_str() {
+            "insert" => ChangeType::Added,
+            "delete" => ChangeType::Deleted,
+            _ => ChangeType::Updated,
+        };
+        if origin == *me {
+            continue;
+        }
+        match (kind.as_str(), collection) {
+            // Several changes of a session by one host are one event.
+            ("session", listed) => {
+                if sessions.insert((id.clone(), how, origin.clone())) {
+                    database.lease.tell(&session_event(id, how, listed, origin));
+                }
+            }
+            ("run", _) => {
+                if runs.insert(id.clone()) {
+                    database.lease.tell(&ClusterEvent::RunsChanged { automation: id });
+                }
+            }
+            (kind, collection) => listeners.tell(kind, collection.as_deref(), id, how),
+        }
     }
 }
 
@@ -165,5 +234,22 @@ fn session_event(id: String, how: ChangeType, listed: Option<String>, by: String
         ChangeType::Added => ClusterEvent::SessionAdded { id },
         ChangeType::Updated => ClusterEvent::SessionChanged { id, by },
         ChangeType::Deleted => ClusterEvent::SessionRemoved { id, listed },
+    }
+}
+
+fn unreadable() -> Thrown {
+    Thrown::new("PostgreSQL: the snapshot of the database cannot be read")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Snapshot;
+
+    #[test]
+    fn a_snapshot_names_what_was_running() {
+        let of = |text: &str| Snapshot::parse(text.to_owned()).map(|one| (one.xmax, one.running.join(" ")));
+        assert_eq!(of("10:20:10,14"), Some((20, "10 14".to_owned())));
+        assert_eq!(of("20:20:"), Some((20, String::new())));
+        assert_eq!(of("20:20"), None);
     }
 }

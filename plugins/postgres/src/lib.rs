@@ -154,7 +154,9 @@ async fn apply(
         host.join_cluster(Arc::new(Hosts { database, token, shared_paths, url, is_draining, is_emptied }))?;
     }
     let listeners = Arc::new(Listeners::default());
-    tokio::spawn(external_changes::follow(database.clone(), listeners.clone(), wake));
+    // Before any store is read, so that no change is missed after that.
+    let since = external_changes::now(&database).await?;
+    tokio::spawn(external_changes::follow(database.clone(), listeners.clone(), wake, since));
 
     let replace = Some(When::Replace);
     let place = format!("PostgreSQL, schema {}", settings.schema);
