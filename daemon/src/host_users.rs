@@ -2,7 +2,6 @@
 //! change.
 
 use std::sync::{Arc, Mutex as Lock, OnceLock, PoisonError, Weak};
-use std::time::Duration;
 
 use ostler_contract::Thrown;
 use ostler_contract::users::{EditUsers, UsersStore};
@@ -10,15 +9,14 @@ use ostler_engine::users::{Change, UsersFile};
 use ostler_engine::{Host, Log, People};
 use ostler_protocol::RpcError;
 use tokio::sync::{Mutex, Notify};
+use tokio::time::Instant;
 
 use crate::exit::Exit;
 use crate::settings::Settings;
 use crate::users_file::{LOOK_EVERY, UsersOnDisk, parse};
 
-/// How often a database is read without a notification, which tells of every change.
-const POLL: Duration = Duration::from_secs(60);
-/// How soon it is read again if it could not be read.
-const AGAIN: Duration = Duration::from_secs(2);
+/// How often users that other hosts change too are read while what was read is valid.
+const READS: u32 = 4;
 
 /// The users of a host.
 #[derive(Debug)]
@@ -29,14 +27,18 @@ pub struct HostUsers {
     store: OnceLock<Arc<dyn UsersStore>>,
     people: OnceLock<Weak<People>>,
     host: OnceLock<Weak<Host>>,
-    /// The text in force, once it was read. Locked from reading it until its content is in force, so that no older content
-    /// follows it.
-    taking: Arc<Mutex<Option<Text>>>,
+    /// What was read last. Locked from reading it until its content is in force, so that no older content follows it.
+    taking: Arc<Mutex<Option<Taken>>>,
     wake: Notify,
 }
 
-/// The text, if there is one, or why it cannot be read.
-type Text = Result<Option<String>, String>;
+/// What was read, and when that began.
+#[derive(Debug)]
+struct Taken {
+    /// The text, if there is one, or why it cannot be read.
+    text: Result<Option<String>, String>,
+    begun: Instant,
+}
 
 /// Applies a change to the text of a users file; `None` if nothing changes.
 ///
@@ -149,6 +151,7 @@ impl HostUsers {
         if let (true, Some(file)) = (self.is_shared, &self.file) {
             self.begin(&*store, file, log).await.map_err(failed)?;
         }
+        let begun = Instant::now();
         let text = match store.read().await {
             Ok(text) => Ok(text),
             Err(why) if self.is_shared => return Err(failed(why)),
@@ -167,8 +170,11 @@ impl HostUsers {
                 people.enforce();
             }
             take(&place, &people, text.as_ref().map(Option::as_deref), log);
+            if let Some(valid_for) = store.valid_for() {
+                people.confirm(begun, valid_for);
+            }
         }
-        *seen = Some(text);
+        *seen = Some(Taken { text, begun });
         let _ = self.store.set(store);
         Ok(())
     }
@@ -208,13 +214,10 @@ impl HostUsers {
         }
         // They may have changed before the store had a listener.
         self.wake.notify_one();
+        let valid_for = self.store.get().and_then(|store| store.valid_for());
+        let pause = valid_for.map_or(LOOK_EVERY, |valid_for| valid_for / READS);
         tokio::spawn(async move {
             loop {
-                let pause = match self.is_shared {
-                    false => LOOK_EVERY,
-                    true if matches!(*self.taking.lock().await, Some(Err(_))) => AGAIN,
-                    true => POLL,
-                };
                 drop(tokio::time::timeout(pause, self.wake.notified()).await);
                 if self.look().await.is_none() {
                     return;
@@ -225,43 +228,70 @@ impl HostUsers {
 
     /// Changes the users, and puts them in force.
     async fn change(&self, edit: Change) -> Result<(), Thrown> {
-        let _taking = self.taking.lock().await;
         let store = self.store.get().ok_or_else(|| Thrown::new("the users of this host are not read yet"))?;
-        let file = change(&**store, edit).await?;
-        if let Some(people) = self.people.get().and_then(Weak::upgrade) {
-            people.set(file).map_err(Thrown::new)?;
-        }
-        // What follows from it, such as the end of subscriptions, is done by the next look.
-        self.wake.notify_one();
+        change(&**store, edit).await?;
+        // If it cannot be read now, nobody is served by what was in force before.
+        self.look().await;
         Ok(())
     }
 
     /// Reads them again, and applies them if they have changed. `None` once the host has ended.
     async fn look(&self) -> Option<()> {
-        let store = self.store.get()?;
+        let (asked, store) = (Instant::now(), self.store.get()?);
         let mut seen = self.taking.lock().await;
+        if seen.as_ref().is_some_and(|seen| seen.begun > asked) {
+            // Another one read them while this one waited.
+            return Some(());
+        }
+        let begun = Instant::now();
         let text = store.read().await.map_err(|why| why.message);
         let host = self.host.get()?.upgrade()?;
-        if seen.as_ref() == Some(&text) {
-            return Some(());
+        let people = self.people.get()?.upgrade()?;
+        let before = seen.replace(Taken { text, begun }).map(|taken| taken.text);
+        let text = &seen.as_ref()?.text;
+        let was_confirmed = people.are_confirmed();
+        let is_same = match (&before, text) {
+            // Each try can fail for another reason.
+            (Some(Err(_)), Err(_)) => true,
+            (before, text) => before.as_ref() == Some(text),
+        };
+        if self.is_shared && text.is_ok() && matches!(before, Some(Err(_))) {
+            host.core.log.info(format_args!("the {} can be read again", store.place()));
         }
-        let (people, place) = (self.people.get()?.upgrade()?, store.place());
-        let text = &*seen.insert(text);
-        if matches!(text, Ok(None)) {
-            host.core.log.warn(format_args!("{place} was removed; keeping the last valid users and grants"));
-            return Some(());
+        if !is_same {
+            self.apply(text, &host, &people, &store.place());
         }
-        take(&place, &people, text.as_ref().map(Option::as_deref), &host.core.log);
-        let is_first = matches!(text, Ok(Some(_))) && people.enforce();
+        if let (Ok(_), Some(valid_for)) = (text, store.valid_for()) {
+            people.confirm(begun, valid_for);
+        }
         drop(seen);
-        if is_first {
-            host.core.log.warn(format_args!(
+        if !is_same || !was_confirmed {
+            host.review_authority();
+        }
+        Some(())
+    }
+
+    /// Puts what was read in force.
+    fn apply(&self, text: &Result<Option<String>, String>, host: &Arc<Host>, people: &People, place: &str) {
+        let log = &host.core.log;
+        match text {
+            Ok(None) => {
+                return log
+                    .warn(format_args!("{place} was removed; keeping the last valid users and grants"));
+            }
+            Err(why) if self.is_shared => {
+                return log.warn(format_args!(
+                    "the {place} cannot be read, so calls of users are refused until they can be: {why}"
+                ));
+            }
+            _ => take(place, people, text.as_ref().map(Option::as_deref), log),
+        }
+        if text.is_ok() && people.enforce() {
+            log.warn(format_args!(
                 "grants are checked from now on, because there are {place}; restart this host to tell clients how to sign in"
             ));
             host.disconnect_clients();
         }
-        host.review_authority();
-        Some(())
     }
 }
 

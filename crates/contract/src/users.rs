@@ -4,6 +4,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Thrown;
 use crate::live::Pending;
@@ -19,6 +20,12 @@ pub trait UsersStore: Debug + Send + Sync {
 
     /// Returns the text, if there is one.
     fn read(&self) -> Pending<Option<String>>;
+
+    /// Returns how long a host may rely on the text after it began to read it. Without a limit, it relies on it until it reads
+    /// another one: nobody else changes it, or it is on this computer.
+    fn valid_for(&self) -> Option<Duration> {
+        None
+    }
 
     /// Changes the text, and returns what is stored afterwards. A change that fails changes nothing.
     fn change(&self, edit: EditUsers) -> Pending<Option<String>>;

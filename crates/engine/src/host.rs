@@ -3,6 +3,7 @@
 mod closing;
 mod cluster;
 mod gauges;
+mod unread_users;
 
 pub use cluster::ClusterState;
 pub use gauges::Gauges;
@@ -88,6 +89,7 @@ impl Host {
             self.core.root.serve_terminals();
         }
         self.follow_cluster();
+        self.follow_validity();
         self.sessions.open_sessions().await;
         if self.core.cluster().is_some() {
             if let Err(why) = self.sessions.count_listed().await {

@@ -182,6 +182,66 @@ pub enum Rejection {
     ForeignOrigin,
     /// The token is missing or wrong.
     NoToken,
+    /// The users cannot be read at the moment, so what the host knows of them may not be true any more.
+    UnreadUsers(String),
+}
+
+/// How an attempt to admit a caller depends on the users of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decided {
+    /// Not at all.
+    WithoutUsers,
+    /// By what the host knows of them.
+    ByUsers,
+    /// The host knows no user with this token.
+    Unknown,
+}
+
+/// Admits a caller. Where the users decide, they have to be known, and are read again before a token is refused.
+///
+/// # Errors
+/// That of the last attempt; `unread` while the users cannot be read.
+pub(crate) async fn admit_known<T, E>(
+    gate: &Gate,
+    mut attempt: impl FnMut() -> Result<T, E>,
+    decided: impl Fn(&Result<T, E>) -> Decided,
+    unread: impl Fn(String) -> E,
+) -> Result<T, E> {
+    let first = attempt();
+    if decided(&first) == Decided::WithoutUsers {
+        return first;
+    }
+    gate.settled().await.map_err(|why| unread(why.message))?;
+    let found = attempt();
+    if decided(&found) != Decided::Unknown || !gate.learn().await {
+        return found;
+    }
+    gate.settled().await.map_err(|why| unread(why.message))?;
+    attempt()
+}
+
+/// Returns the principal of a token, as [`bearer_of`] does, once the users are known.
+///
+/// # Errors
+/// The users cannot be read at the moment.
+pub async fn known_bearer(
+    given: &str,
+    token: Option<&Token>,
+    gate: &Gate,
+) -> Result<Option<Admitted>, String> {
+    let decided = |found: &Result<Option<Admitted>, String>| match found {
+        Ok(Some(admitted)) => depends(&admitted.principal),
+        _ => Decided::Unknown,
+    };
+    admit_known(gate, || Ok(bearer_of(given, token, gate)), decided, |why| why).await
+}
+
+/// Returns whether a caller is who it is because of the users.
+pub(crate) fn depends(principal: &Principal) -> Decided {
+    match principal {
+        Principal::Root | Principal::Plugin { .. } => Decided::WithoutUsers,
+        Principal::Person(_) | Principal::Anyone => Decided::ByUsers,
+    }
 }
 
 /// Who a connection or a request is, and what it was let in by.
@@ -207,7 +267,30 @@ impl Admitted {
 ///
 /// # Errors
 /// Why it is rejected.
-pub fn admit<B>(
+pub fn admit<'a, B>(
+    request: &http::Request<B>,
+    token: Option<&'a Token>,
+    names: &'a HostNames,
+    gate: &'a Gate,
+    sign_ins: &'a SignIns,
+) -> impl Future<Output = Result<Admitted, Rejection>> + use<'a, B> {
+    // Bodies cannot be shared with the task that waits.
+    let mut head = http::Request::new(());
+    *head.uri_mut() = request.uri().clone();
+    *head.headers_mut() = request.headers().clone();
+    async move {
+        let attempt = || admit_now(&head, token, names, gate, sign_ins);
+        let decided = |found: &Result<Admitted, Rejection>| match found {
+            Ok(admitted) => depends(&admitted.principal),
+            Err(Rejection::NoToken) => Decided::Unknown,
+            Err(_) => Decided::WithoutUsers,
+        };
+        admit_known(gate, attempt, decided, Rejection::UnreadUsers).await
+    }
+}
+
+/// As [`admit`], by what is known of the users.
+fn admit_now<B>(
     request: &http::Request<B>,
     token: Option<&Token>,
     names: &HostNames,
@@ -270,7 +353,7 @@ pub(crate) fn sends_token<B>(request: &http::Request<B>, token: Option<&Token>, 
 }
 
 /// Returns the principal of a token.
-pub fn bearer_of(given: &str, token: Option<&Token>, gate: &Gate) -> Option<Admitted> {
+fn bearer_of(given: &str, token: Option<&Token>, gate: &Gate) -> Option<Admitted> {
     if token.is_some_and(|token| token.is(given)) {
         return Some(Admitted::lasting(Principal::Root));
     }
@@ -463,7 +546,7 @@ mod tests {
             if let Some(origin) = origin {
                 request = request.header(header::ORIGIN, origin);
             }
-            admit(&request.body(()).unwrap(), token, &names, &Gate::default(), &SignIns::default())
+            admit_now(&request.body(()).unwrap(), token, &names, &Gate::default(), &SignIns::default())
                 .map(|admitted| admitted.principal)
         };
         let admitted = |token: Option<&Token>, query: &str, origin: Option<&str>| {
@@ -503,7 +586,7 @@ mod tests {
         let gate = Gate::of(Arc::new(people));
         let admitted = |host: &str| {
             let request = http::Request::builder().uri("/?tkn=ada's").header(header::HOST, host);
-            let admitted = admit(&request.body(()).unwrap(), None, &names, &gate, &SignIns::default());
+            let admitted = admit_now(&request.body(()).unwrap(), None, &names, &gate, &SignIns::default());
             admitted.map(|admitted| admitted.principal.owner("inn"))
         };
         assert_eq!(admitted("127.0.0.1:9187"), Ok(Some("user:ada".to_owned())));
@@ -523,7 +606,7 @@ mod tests {
             request.header("sec-fetch-site", site).body(()).unwrap()
         };
         let admitted = |query: &str, site: &str| {
-            let admitted = admit(&request(query, site), Some(&token), &names, &gate, &sign_ins);
+            let admitted = admit_now(&request(query, site), Some(&token), &names, &gate, &sign_ins);
             admitted.map(|admitted| admitted.principal)
         };
         let called = |query: &str, site: &str| {
@@ -536,7 +619,7 @@ mod tests {
             assert_eq!(called(query, site), None, "{query} {site}");
         }
         let page = request("", "same-origin");
-        let opened = admit(&page, Some(&token), &names, &gate, &sign_ins).unwrap();
+        let opened = admit_now(&page, Some(&token), &names, &gate, &sign_ins).unwrap();
         assert!(opened.by.is_valid());
         sign_ins.end(page.headers());
         assert!(!opened.by.is_valid(), "what the page opened ends with its sign-in");

@@ -19,7 +19,7 @@ mod stdio;
 mod tools;
 mod websocket;
 
-pub use guard::{Admitted, HostNames, Token, bearer_of, names_a_host};
+pub use guard::{Admitted, HostNames, Token, known_bearer, names_a_host};
 pub use links::WebSocketLinks;
 pub use listener::{HangUp, Listener, Server};
 pub use mount::{Guard, Handler, Mount};

@@ -190,7 +190,7 @@ impl Server {
             return links::accept(request, door.host.clone(), cluster, stop);
         }
         if let Some(mount) = self.mounts.iter().find(|mount| mount.takes(request.uri().path())) {
-            if let Err(refused) = mount.guard().admits(&mut request) {
+            if let Err(refused) = mount.guard().admits(&mut request).await {
                 return refuse(&refused);
             }
             return (mount.handler())(request.map(incoming)).await;
@@ -207,10 +207,11 @@ impl Server {
             return not_a_handshake();
         }
         let gate = &door.host.access.gate;
-        let admitted = match admit(&request, door.token.as_ref(), &door.names, gate, &door.sign_ins) {
+        let admitted = match admit(&request, door.token.as_ref(), &door.names, gate, &door.sign_ins).await {
             Ok(admitted) => admitted,
             Err(Rejection::ForeignHost(host)) => return refuse(&Reply::ForeignHost { what: "host", host }),
             Err(Rejection::ForeignOrigin) => return refuse(&Reply::ForeignOrigin),
+            Err(Rejection::UnreadUsers(why)) => return refuse(&Reply::UnreadUsers(why)),
             Err(Rejection::NoToken) => {
                 let mut response = Response::new(Body::from(Reply::NoToken.to_string()));
                 *response.status_mut() = StatusCode::UNAUTHORIZED;

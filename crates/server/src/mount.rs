@@ -6,9 +6,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use http::header;
 use ostler_contract::http::{Request, Response};
-use ostler_engine::Gate;
+use ostler_engine::{Gate, Principal};
 
-use crate::guard::{HostNames, Token, caller, sends_token};
+use crate::guard::{Decided, HostNames, Token, admit_known, caller, depends, sends_token};
 use crate::reply::Reply;
 use crate::sign_ins::{SignIns, is_same_origin};
 
@@ -27,7 +27,7 @@ pub enum Guard {
     },
     /// One of these names as its `Host`, no page of another origin as its `Origin`, and the connection token or a
     /// personal token. The request then contains its principal and its credential as extensions
-    /// of the types [`ostler_engine::Principal`] and [`ostler_engine::users::Credential`].
+    /// of the types [`Principal`] and [`ostler_engine::users::Credential`].
     Token {
         /// The names.
         names: HostNames,
@@ -50,8 +50,23 @@ pub enum Guard {
 }
 
 impl Guard {
-    /// Checks a request; the error is the rejection.
-    pub(crate) fn admits<B>(&self, request: &mut http::Request<B>) -> Result<(), Reply> {
+    /// Checks a request; the error is the rejection. Where the users of the host decide, they have to be known.
+    pub(crate) async fn admits<B>(&self, request: &mut http::Request<B>) -> Result<(), Reply> {
+        let Self::Token { gate, .. } = self else { return self.admits_now(request) };
+        let attempt = || {
+            self.admits_now(request)?;
+            Ok(request.extensions().get::<Principal>().map_or(Decided::WithoutUsers, depends))
+        };
+        let decided = |found: &Result<Decided, Reply>| match found {
+            Ok(decided) => *decided,
+            Err(Reply::NoToken) => Decided::Unknown,
+            Err(_) => Decided::WithoutUsers,
+        };
+        admit_known(gate, attempt, decided, Reply::UnreadUsers).await.map(drop)
+    }
+
+    /// As [`Self::admits`], by what is known of the users.
+    fn admits_now<B>(&self, request: &mut http::Request<B>) -> Result<(), Reply> {
         let headers = request.headers();
         let named = |names: &HostNames, what: &'static str| {
             names.admits(headers).map_err(|host| Reply::ForeignHost { what, host })

@@ -38,6 +38,9 @@ pub enum Reply {
     /// The connection token is missing or wrong.
     #[error("A connection token is required")]
     NoToken,
+    /// The users cannot be read at the moment.
+    #[error("{0}")]
+    UnreadUsers(String),
     /// No tools endpoint is open at this path.
     #[error("{}", tools_endpoint::no_endpoint(.0))]
     NoTools(String),
@@ -75,7 +78,7 @@ impl Reply {
             Self::NoRoute(_) | Self::NoApi(_) | Self::NoTools(_) => StatusCode::NOT_FOUND,
             Self::NoMethod(_) | Self::NoStream => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooMuch(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::NoMemory => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoMemory | Self::UnreadUsers(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::RouteFailed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -96,7 +99,7 @@ pub fn refuse(reply: &Reply) -> Response {
     let (name, value) = match reply {
         Reply::NoMethod(_) => (header::ALLOW, "GET, POST"),
         Reply::NoStream => (header::ALLOW, "POST"),
-        Reply::NoMemory => (header::RETRY_AFTER, http::RETRY_AFTER),
+        Reply::NoMemory | Reply::UnreadUsers(_) => (header::RETRY_AFTER, http::RETRY_AFTER),
         _ => return response,
     };
     response.headers_mut().insert(name, HeaderValue::from_static(value));

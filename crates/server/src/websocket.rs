@@ -496,6 +496,7 @@ fn close_frame(why: Closed) -> Vec<u8> {
         Closed::NoMemory => (1013, "no memory for this message; try again later"),
         Closed::Moved => (1012, "another host serves this now; reconnect"),
         Closed::SignedOut => (1008, "the token or the sign-in of this connection is no longer valid"),
+        Closed::UnreadUsers => (1013, "this host cannot read its users at the moment; reconnect"),
         Closed::LostLease => (1013, "this host lost its lease of the shared database; reconnect"),
     };
     let length = u8::try_from(2 + reason.len()).unwrap_or(2);

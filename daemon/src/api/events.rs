@@ -204,6 +204,7 @@ impl Events {
         let gate = &self.control.host.access.gate;
         !self.control.host.core.is_stopping()
             && self.by.is_valid()
+            && (!matches!(self.caller, Principal::Person(_)) || gate.check_users().is_ok())
             && gate.require(&gate.now(self.caller.clone()), &self.grant).is_ok()
     }
 }

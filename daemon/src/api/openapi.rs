@@ -58,7 +58,7 @@ pub(super) const STATUSES: &[Status] = &[
     status(415, "The content type is not JSON.", has_body),
     status(
         503,
-        "No memory for the body or the answer (`limits.memoryMb`), or too many streams are open; repeat the request after \
+        "No memory for the body or the answer (`limits.memoryMb`), too many streams are open, or the users cannot be read; repeat the request after \
          `Retry-After` seconds. The host is not ready.",
         |_| true,
     ),

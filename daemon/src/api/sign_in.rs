@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use ostler_contract::http::{HeaderMap, HeaderValue};
 use ostler_engine::Principal;
 use ostler_protocol::names;
-use ostler_server::{SIGN_IN_LIFETIME, bearer_of};
+use ostler_server::{SIGN_IN_LIFETIME, known_bearer};
 
 use super::Refused;
 use super::page_shapes::{Me, Permissions, RoleGrants, SignIn, SignedIn};
@@ -24,7 +24,8 @@ pub(super) struct Page {
 pub(super) async fn sign_in(ask: Ask, SignIn { token }: SignIn) -> Result<SignedIn, Refused> {
     let control = &ask.control;
     let gate = &control.host.access.gate;
-    let principal = bearer_of(&token, control.token.get(), gate).ok_or(Refused::Token)?.principal;
+    let known = known_bearer(&token, control.token.get(), gate).await.map_err(Refused::NotReady)?;
+    let principal = known.ok_or(Refused::Token)?.principal;
     if let Principal::Person(person) = &principal {
         control.host.access.record_sign_in(person);
     }

@@ -106,6 +106,8 @@ fn over(notify: &Notify, link: &Link) -> Option<Ending> {
 /// Returns the principal that a link currently answers as; an error if the user was removed.
 fn principal(notify: &Notify, link: &Link) -> Result<Principal, Ending> {
     let gate = &notify.host.access.gate;
+    gate.check_users()
+        .map_err(|unread| Ending(StatusCode::SERVICE_UNAVAILABLE, "Try again in a moment", unread.message))?;
     let people = gate.people().map(|people| people.now());
     match (&link.bound.answerer, people) {
         (Answerer::User(id), Some(people)) => people.person(id).map(Principal::Person).ok_or_else(|| {

@@ -9,5 +9,6 @@ mod support;
 mod cluster;
 mod documented;
 mod migrate;
+mod revocations;
 mod stores;
 mod users;

@@ -231,7 +231,7 @@ async fn changes_of_users_apply_on_every_host_of_a_cluster() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL: .ci/postgres"]
-async fn users_stay_without_the_database_and_no_host_starts_without_it() {
+async fn users_are_refused_without_the_database_and_no_host_starts_without_it() {
     let server = Postgres::start();
     let folder = folder_with(&options(&server), json!({ "users": "users.json" }));
     let daemon = folder.start();
@@ -249,8 +249,10 @@ async fn users_stay_without_the_database_and_no_host_starts_without_it() {
     server.psql("ostler", &format!("UPDATE ostler.users SET content = '{edited}'"));
 
     server.stop();
-    drop(signed_in(&daemon, &token, "again").await);
-    assert!(opened(&daemon, "wrong", "x").await.is_none());
+    assert_eq!(ada.closed().await.0, 1013, "nobody knows whether the user is still one");
+    assert!(opened(&daemon, &token, "again").await.is_none());
+    let ping = before.request("ping", json!({})).await;
+    assert!(ping.is_ok(), "the connection token is not one of a user: {ping:?}");
     server.start_again();
     let second = wait_for(|| {
         let ended = folder.run(&["user", "token", "ada"]);

@@ -140,7 +140,8 @@ async fn apply(
         is_emptied: is_emptied.clone(),
         say: say.clone(),
     };
-    let mut row = Renewal::new(connector, lease.clone(), candidate, wake.clone(), is_draining.clone());
+    let mut row =
+        Renewal::new(connector.clone(), lease.clone(), candidate, wake.clone(), is_draining.clone());
     tokio::spawn(async move {
         keeper.run(&mut row).await;
         drop(ended);
@@ -171,7 +172,7 @@ async fn apply(
             return Err(why);
         }
     }
-    let users = Arc::new(Users::new(database.clone(), listeners.clone(), &place));
+    let users = Arc::new(Users::new(database.clone(), connector.clone(), listeners.clone(), &place));
     if let Err(why) = host.join_users(users) {
         // A host without the call has no users.
         if is_shared {

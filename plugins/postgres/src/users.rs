@@ -3,35 +3,125 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_contract::Thrown;
 use ostler_contract::live::Pending;
 use ostler_contract::users::{EditUsers, UsersStore};
+use tokio::sync::Mutex;
 use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
 
+use crate::connect::{Connector, Opened, Purpose};
 use crate::database::{Database, Param, Write};
 use crate::direct::Direct;
 use crate::external_changes::Listeners;
+use crate::failure;
 use crate::text::{original, storable};
 
 /// How often a change is repeated if others change the row at the same time. Each time, one of them succeeds.
 const ATTEMPTS: usize = 100;
 
+/// How long a host relies on what it has read: a removed user is served no longer than that, whatever becomes of the database.
+const VALID: Duration = Duration::from_secs(1);
+
+/// The limit for connecting. Each try of a database that does not answer delays the next one.
+const CONNECT: Duration = Duration::from_secs(2);
+
 const READ: &str = "SELECT version, content FROM users";
+/// As [`READ`], without the content if it has the version `$1`.
+const READ_CHANGED: &str =
+    "SELECT version, CASE WHEN version IS DISTINCT FROM $1 THEN content END FROM users";
 const CREATE: &str = "INSERT INTO users (content) VALUES ($1) ON CONFLICT DO NOTHING RETURNING true";
 const REPLACE: &str = "UPDATE users SET content = $1 WHERE version = $2 RETURNING true";
 
 /// The users file in the database of a running host.
 pub struct Users {
     database: Arc<Database>,
+    reader: Arc<Reader>,
     listeners: Arc<Listeners>,
     place: String,
 }
 
 impl Users {
     /// Creates the store. `place` is the database, for messages.
-    pub fn new(database: Arc<Database>, listeners: Arc<Listeners>, place: &str) -> Self {
-        Self { database, listeners, place: users_in(place) }
+    pub fn new(
+        database: Arc<Database>,
+        connector: Connector,
+        listeners: Arc<Listeners>,
+        place: &str,
+    ) -> Self {
+        let reader = Reader { connector, database: database.clone(), last: Mutex::default() };
+        Self { database, reader: Arc::new(reader), listeners, place: users_in(place) }
+    }
+}
+
+/// Reads the row over a connection of its own, on which nothing else is waited for.
+struct Reader {
+    connector: Connector,
+    database: Arc<Database>,
+    last: Mutex<Last>,
+}
+
+/// The connection, and what it read last.
+#[derive(Default)]
+struct Last {
+    open: Option<Opened>,
+    read: Option<(i64, String)>,
+}
+
+impl Reader {
+    async fn read(&self) -> Result<Option<String>, Thrown> {
+        let mut last = self.last.lock().await;
+        self.database.lease.check()?;
+        let read = match self.read_once(&mut last).await {
+            // An idle connection may have been closed meanwhile.
+            Err((_, true)) => self.read_once(&mut last).await,
+            read => read,
+        };
+        read.map_err(|(why, _)| why)
+    }
+
+    /// Reads the row; the error says also whether an earlier connection failed.
+    async fn read_once(&self, last: &mut Last) -> Result<Option<String>, (Thrown, bool)> {
+        let was_open = last.open.as_ref().is_some_and(|open| !open.client.is_closed());
+        // Closed unless it answers.
+        let open = match last.open.take() {
+            Some(open) if was_open => open,
+            _ => {
+                // Another server may have other content under the same version.
+                last.read = None;
+                self.open().await.map_err(|why| (why, false))?
+            }
+        };
+        let version = last.read.as_ref().map(|(version, _)| *version);
+        let params: [(&(dyn ToSql + Sync), Type); 1] = [(&version, Type::INT8)];
+        let read = tokio::time::timeout(VALID, open.client.query_typed(READ_CHANGED, &params)).await;
+        let rows = match read {
+            Ok(Ok(rows)) => rows,
+            Ok(Err(why)) => {
+                self.connector.notice(&why);
+                return Err((failure::thrown(&why), was_open && open.client.is_closed()));
+            }
+            Err(_) => return Err((unanswered("no answer within a second"), false)),
+        };
+        last.open = Some(open);
+        let Some(row) = rows.first() else {
+            last.read = None;
+            return Ok(None);
+        };
+        if row.get::<_, Option<&str>>(1).is_some() {
+            last.read = Some((row.get(0), original(row.get(1)).into_owned()));
+        }
+        Ok(last.read.as_ref().map(|(_, content)| content.clone()))
+    }
+
+    async fn open(&self) -> Result<Opened, Thrown> {
+        let purpose = Purpose { timeout: VALID, ..Purpose::default() };
+        match tokio::time::timeout(CONNECT, self.connector.open(purpose)).await {
+            Ok(opened) => opened.map_err(Thrown::from),
+            Err(_) => Err(unanswered("no connection within 2 seconds")),
+        }
     }
 }
 
@@ -47,8 +137,12 @@ impl UsersStore for Users {
     }
 
     fn read(&self) -> Pending<Option<String>> {
-        let database = self.database.clone();
-        Box::pin(async move { Ok(content(&database.rows(READ, vec![]).await?)) })
+        let reader = self.reader.clone();
+        Box::pin(async move { reader.read().await })
+    }
+
+    fn valid_for(&self) -> Option<Duration> {
+        Some(VALID)
     }
 
     fn change(&self, edit: EditUsers) -> Pending<Option<String>> {
@@ -143,6 +237,10 @@ fn content(rows: &[Row]) -> Option<String> {
 
 fn users_in(place: &str) -> String {
     format!("users in {place}")
+}
+
+fn unanswered(why: &str) -> Thrown {
+    Thrown::new(format_args!("PostgreSQL: {why}"))
 }
 
 fn busy(place: &str) -> Thrown {

@@ -135,6 +135,8 @@ pub enum Closed {
     LostLease,
     /// The token or the sign-in that opened it is no longer valid.
     SignedOut,
+    /// The host cannot read its users, and the one of the connection may have been removed; the client has to reconnect.
+    UnreadUsers,
 }
 
 /// The limit of the queue, in bytes.

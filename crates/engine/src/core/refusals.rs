@@ -79,6 +79,15 @@ pub(crate) fn try_again(why: impl Into<String>) -> RpcError {
     RpcError::internal(why).with_data(json!({ (names::RETRYABLE): true }))
 }
 
+/// The users cannot be read, so nobody knows whether they still are what they were.
+pub(crate) const UNREAD_USERS: &str =
+    "the users of this host cannot be read from the database at the moment; try again";
+
+/// As [`UNREAD_USERS`]. The request can be repeated.
+pub(crate) fn unread_users() -> RpcError {
+    RpcError::internal(UNREAD_USERS).with_data(json!({ "retryable": true }))
+}
+
 /// No memory is available for answers.
 pub(crate) fn no_memory() -> RpcError {
     RpcError::internal(

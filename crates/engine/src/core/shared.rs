@@ -28,6 +28,7 @@ use crate::core::log::Log;
 use crate::core::options::HostOptions;
 use crate::core::outbound::Outbound;
 use crate::core::plugin_folders::PluginFolders;
+use crate::core::refusals::UNREAD_USERS;
 use crate::core::root::Root;
 use crate::core::stage::Stage;
 use crate::core::wire::{FrameRecorder, Wire};
@@ -84,6 +85,7 @@ pub struct Core {
     advanced_tools: AtomicBool,
     lost_storage: RwLock<Option<String>>,
     lost_lease: RwLock<Option<String>>,
+    unread_users: AtomicBool,
     /// How often storing became impossible, and the notification that it may be possible again.
     storage_losses: AtomicU64,
     storage_changed: Notify,
@@ -125,6 +127,7 @@ impl Core {
             own_sessions: OnceLock::new(),
             lost_storage: RwLock::default(),
             lost_lease: RwLock::default(),
+            unread_users: AtomicBool::new(false),
             storage_losses: AtomicU64::new(0),
             storage_changed: Notify::new(),
             next_connection: AtomicU64::new(1),
@@ -325,9 +328,17 @@ impl Core {
         self.storage_changed.notify_waiters();
     }
 
-    /// Returns why nothing can be stored, if that is the case.
+    /// Returns why nothing can be stored, or why nobody knows for whom, if that is the case.
     pub fn lost_storage(&self) -> Option<String> {
-        self.lost_lease().or_else(|| self.lost_storage.read().clone())
+        let unread = || self.unread_users.load(Ordering::Relaxed).then(|| UNREAD_USERS.to_owned());
+        self.lost_lease().or_else(|| self.lost_storage.read().clone()).or_else(unread)
+    }
+
+    /// Rejects sessions and turns while the stored users are unknown.
+    pub(crate) fn set_unread_users(&self, are_unread: bool) {
+        self.storage_losses.fetch_add(are_unread.into(), Ordering::Relaxed);
+        self.unread_users.store(are_unread, Ordering::Relaxed);
+        self.storage_changed.notify_waiters();
     }
 
     /// Rejects connections, sessions and turns while the host has no lease in its cluster; `None` accepts them again.

@@ -291,6 +291,9 @@ impl Connection {
                     span.record("method", "ping");
                     return responder.done();
                 }
+                if let Err(unknown) = self.knows_users().await {
+                    return responder.fail(unknown);
+                }
                 let decoded = long_work(params.text().len(), || Command::decode(&method, &params));
                 let command = match decoded {
                     Ok(command) => command,
@@ -334,6 +337,9 @@ impl Connection {
                 let decoded = long_work(params.text().len(), || Notification::decode(&method, &params));
                 match decoded {
                     Some(Ok(Notification::DispatchAction(dispatch))) => {
+                        if let Err(unknown) = self.knows_users().await {
+                            return self.refuse_unsent(&dispatch, &unknown.message);
+                        }
                         let dispatch = match self.front.relay() {
                             None => dispatch,
                             Some(relay) => {

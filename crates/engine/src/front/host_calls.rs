@@ -151,7 +151,9 @@ impl HostCalls for PluginHostCalls {
     }
 
     fn may_work_for(&self, _: &Caller, owner: String) -> Result<(), Thrown> {
-        Ok(self.front()?.access.require_still(&owner, &Grant::of("session", "create"))?)
+        let front = self.front()?;
+        front.access.gate.check_users()?;
+        Ok(front.access.require_still(&owner, &Grant::of("session", "create"))?)
     }
 
     fn session_kept(&self, _: &Caller, uri: String) -> Pending<bool> {

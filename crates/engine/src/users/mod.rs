@@ -12,11 +12,13 @@ pub(crate) mod policies;
 pub mod principal;
 mod records;
 mod schemes;
+mod validity;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ostler_contract::live::ready;
 use ostler_contract::{Pending, Thrown};
@@ -24,6 +26,7 @@ use ostler_protocol::wire::state::ProtectedResourceMetadata;
 use ostler_protocol::{RpcError, bare_resource};
 use parking_lot::RwLock;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::core::outbound::Outbound;
 
@@ -35,6 +38,8 @@ pub use file::UsersFile;
 pub use issuers::{Issuer, Verified};
 pub use records::RecordKey;
 pub(crate) use schemes::providers;
+use validity::Validity;
+pub use validity::ValidityWatch;
 
 /// A change to the users file. A failed change leaves the file unchanged. It is repeated if the file changes before it
 /// is written.
@@ -60,6 +65,8 @@ pub struct People {
     claims: RwLock<HashMap<String, Vec<String>>>,
     /// Whether grants are checked. Once they are, they stay so.
     are_in_force: AtomicBool,
+    /// Until when the content is known to be the stored one.
+    validity: Validity,
 }
 
 impl fmt::Debug for People {
@@ -97,6 +104,7 @@ impl People {
             reader: None,
             claims: RwLock::default(),
             are_in_force: AtomicBool::new(true),
+            validity: Validity::default(),
         }
     }
 
@@ -143,6 +151,27 @@ impl People {
     /// Returns whether grants are checked.
     pub fn are_in_force(&self) -> bool {
         self.are_in_force.load(Ordering::Acquire)
+    }
+
+    /// Records that the content in force is what was stored when it was read, which began then, and that the host may rely on it
+    /// for so long. Without a record it may rely on it without an end.
+    pub fn confirm(&self, read_at: Instant, valid_for: Duration) {
+        self.validity.extend(read_at + valid_for);
+    }
+
+    /// Returns whether the content in force is known to be the stored one.
+    pub fn are_confirmed(&self) -> bool {
+        self.validity.holds()
+    }
+
+    /// Returns whether other hosts change the users too.
+    pub(crate) fn are_shared(&self) -> bool {
+        self.validity.has_end()
+    }
+
+    /// Waits for changes of [`Self::are_confirmed`].
+    pub fn watch_validity(&self) -> ValidityWatch {
+        self.validity.watch()
     }
 
     /// Reads the users file again, and returns once its content is in force.

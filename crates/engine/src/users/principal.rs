@@ -6,6 +6,7 @@ use ostler_contract::points::Reader;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::{RpcError, json};
 
+use crate::core::refusals::unread_users;
 use crate::users::{People, Person};
 
 /// The identity of a connection.
@@ -106,6 +107,37 @@ impl Gate {
             .people()
             .and_then(|people| people.now().person_claiming(&person.id, person.claimed.as_deref()));
         known.map_or(Principal::Anyone, Principal::Person)
+    }
+
+    /// Waits a moment until the host is sure who its users are, where other hosts change them too.
+    ///
+    /// # Errors
+    /// They could not be read, so what the host knows of them may have been revoked. The request can be repeated.
+    pub async fn settled(&self) -> Result<(), RpcError> {
+        let Some(people) = self.people().filter(|people| !people.are_confirmed()) else { return Ok(()) };
+        match people.watch_validity().settled().await {
+            true => Ok(()),
+            false => Err(unread_users()),
+        }
+    }
+
+    /// Checks that the host is sure who its users are.
+    ///
+    /// # Errors
+    /// As [`Self::settled`].
+    pub fn check_users(&self) -> Result<(), RpcError> {
+        match self.people().is_none_or(|people| people.are_confirmed()) {
+            true => Ok(()),
+            false => Err(unread_users()),
+        }
+    }
+
+    /// Reads the users again before a token is refused as unknown, where another host may have added its user a moment ago.
+    /// Returns whether they were read.
+    pub async fn learn(&self) -> bool {
+        let Some(people) = self.people().filter(|people| people.are_shared()) else { return false };
+        people.reread().await;
+        true
     }
 
     /// Returns the users, also before there is a users file.

@@ -12,3 +12,4 @@ mod people;
 mod policies;
 mod strangers;
 mod unknown;
+mod unread;

@@ -27,7 +27,7 @@ fn file() -> Value {
 }
 
 /// A host whose people are changed as a file would be.
-async fn host() -> MemoryHost {
+pub(crate) async fn host() -> MemoryHost {
     let whole: Arc<OnceLock<std::sync::Weak<People>>> = Arc::default();
     let door = whole.clone();
     let people = People::new(SIGN_IN, "inn").written_by(Arc::new(move |change| {

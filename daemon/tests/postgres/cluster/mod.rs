@@ -3,7 +3,7 @@
 mod clock;
 mod faults;
 mod history;
-mod hosts;
+pub mod hosts;
 mod load;
 mod log;
 mod ownership;

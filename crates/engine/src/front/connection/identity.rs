@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ostler_protocol::RpcError;
 use ostler_protocol::grants::Grant;
 
 use super::Connection;
@@ -11,6 +12,15 @@ use crate::users::Credential;
 use crate::users::principal::Principal;
 
 impl Connection {
+    /// Waits a moment until the host is sure who its users are, if the connection is or may become one of theirs.
+    pub(super) async fn knows_users(&self) -> Result<(), RpcError> {
+        let is_of_user = matches!(self.state.lock().principal, Principal::Person(_) | Principal::Anyone);
+        match is_of_user && self.front.access.gate.check_users().is_err() {
+            true => self.front.access.gate.settled().await,
+            false => Ok(()),
+        }
+    }
+
     /// Sets the identity of the connection. Returns the number of the token among those of the sign-in.
     pub(crate) fn become_principal(&self, resource: &str, principal: Principal, by: Credential) -> u64 {
         self.set_principal(principal, by);

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::link::{LinkTransport, drive};
 use super::lists::send_rows;
-use super::wire::{LinkMessage, ROOT};
+use super::wire::{LinkMessage, ROOT, WirePrincipal};
 use crate::core::fanout::Subscriber;
 use crate::core::link_queue::LinkQueue;
 use crate::core::outbox::{Closed, Outbox};
@@ -51,7 +51,7 @@ impl Across {
 /// Something that another host sends about a client, in order.
 enum Inbound {
     Frame(String, u8, Option<Charge>),
-    Principal(Principal),
+    Principal(WirePrincipal),
     Credential(String, String),
     Settings(JsonObject),
 }
@@ -126,13 +126,17 @@ impl Serving {
                     return Ok(());
                 }
                 let version = version::negotiate(&[version]).map_err(|error| error.message)?.version;
-                let principal = principal.here(&self.front);
+                let known = principal.clone().here(&self.front);
+                let unknown = principal.is_unknown(&known).then_some(principal);
                 let way = WayIn::named(&way).unwrap_or(WayIn::Plugin);
                 let across =
                     Across { queue: self.queue.clone(), number: connection, bounces: AtomicU8::new(0) };
-                let opened = Connection::open_across(&self.front, principal, way, across);
+                let opened = Connection::open_across(&self.front, known, way, across);
                 opened.enter_across(&client, version, credentials, settings);
                 self.remotes.insert(connection, serve(opened, connection, self.queue.clone()));
+                if let Some(principal) = unknown {
+                    self.pass(connection, Inbound::Principal(principal));
+                }
             }
             LinkMessage::Frame { to, bounces } => {
                 for remote in to.iter().filter_map(|number| self.remotes.get(number)) {
@@ -140,7 +144,6 @@ impl Serving {
                 }
             }
             LinkMessage::Principal { connection, principal } => {
-                let principal = principal.here(&self.front);
                 self.pass(connection, Inbound::Principal(principal));
             }
             LinkMessage::Credential { connection, resource, token } => {
@@ -196,6 +199,15 @@ impl Serving {
     }
 }
 
+/// Returns the principal on this host, which may not have heard of a user that the other host knows.
+async fn known(front: &Front, principal: WirePrincipal) -> Principal {
+    let here = principal.clone().here(front);
+    match principal.is_unknown(&here) && front.access.gate.learn().await {
+        true => principal.here(front),
+        false => here,
+    }
+}
+
 /// Handles the messages of a client one after the other, until either side closes its connection.
 fn serve(connection: Arc<Connection>, number: u64, queue: Arc<LinkQueue>) -> Remote {
     let (inbox, mut messages) = mpsc::channel(WAITING_MAX);
@@ -214,7 +226,7 @@ fn serve(connection: Arc<Connection>, number: u64, queue: Arc<LinkQueue>) -> Rem
                         Box::pin(connection.receive_frame(&frame)).await;
                     }
                     Inbound::Principal(principal) => {
-                        connection.change_principal(principal);
+                        connection.change_principal(known(connection.front(), principal).await);
                         connection.drop_forbidden();
                     }
                     Inbound::Credential(resource, token) => {

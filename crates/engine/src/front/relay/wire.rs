@@ -99,7 +99,7 @@ impl From<Ended> for Closed {
 }
 
 /// The identity of a connection for another host, which determines the grants itself.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub(super) enum WirePrincipal {
     /// Not signed in.
@@ -128,6 +128,11 @@ impl From<&Principal> for WirePrincipal {
 }
 
 impl WirePrincipal {
+    /// Returns whether it is a user that is unknown on this host.
+    pub fn is_unknown(&self, here: &Principal) -> bool {
+        matches!((self, here), (Self::User { .. }, Principal::Anyone))
+    }
+
     /// Returns the principal with its grants on this host. An unknown user or plugin is anonymous.
     pub fn here(self, front: &Front) -> Principal {
         match self {
