@@ -105,11 +105,11 @@ impl SessionElsewhere {
 
 impl From<SessionElsewhere> for RpcError {
     fn from(SessionElsewhere { session, host }: SessionElsewhere) -> Self {
-        let at = host.url.as_ref().map(|url| format!(" at {url}")).unwrap_or_default();
-        let message = format!("session {session} is served by host {}{at}; connect to that host", host.id);
-        RpcError::new(code::CONFLICT, message).with_data(
-            json!({ "session": session, "host": host.id, "incarnation": host.incarnation, "url": host.url }),
-        )
+        // Callers do not reach the address of the host, which is for the others of the cluster.
+        let message = format!("session {session} is served by host {} of the cluster; try again", host.id);
+        RpcError::new(code::CONFLICT, message).with_data(json!({
+            "session": session, "host": host.id, "incarnation": host.incarnation, "retryable": true,
+        }))
     }
 }
 

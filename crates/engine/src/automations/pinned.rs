@@ -14,7 +14,7 @@ impl Automations {
     /// Loads the session an automation is pinned to.
     pub(super) async fn load_pinned(&self, settings: &AutomationSettings) -> Read<Option<Arc<SessionEntry>>> {
         match settings.pinned_session.as_ref().filter(|_| settings.pinned) {
-            Some(session) => self.sessions.session_at(session).await,
+            Some(session) => self.sessions.session_at_here(session).await,
             None => Read::Known(None),
         }
     }

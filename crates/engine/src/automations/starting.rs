@@ -199,7 +199,7 @@ impl Automations {
     ) -> Result<Option<Arc<SessionEntry>>, String> {
         let Some(session) = run.primary_session.as_ref() else { return Ok(None) };
         // Another host may have it.
-        let session = self.sessions.session_at(session).await.known().map_err(|why| unread(&why))?;
+        let session = self.sessions.session_at_here(session).await.known().map_err(|why| unread(&why))?;
         let usable = |session: &Arc<SessionEntry>| !session.is_gone() && session.owner == entry.owner;
         let Some(session) = session.filter(usable) else { return Ok(None) };
         Ok(self.sessions.can_continue(&session).await.then_some(session))

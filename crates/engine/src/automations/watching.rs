@@ -219,7 +219,7 @@ impl Automations {
                 let automations = self.clone();
                 tasks::spawn(async move {
                     // A failure is logged where it happened; no rule fires for a parent that cannot be read.
-                    if let Read::Known(Some(parent)) = automations.sessions.session_at(&parent).await {
+                    if let Read::Known(Some(parent)) = automations.sessions.session_at_here(&parent).await {
                         automations.child_quiet(parent, &session.uri);
                     }
                 });

@@ -1,5 +1,6 @@
 //! Errors that several places return.
 
+use ostler_contract::cluster::SessionElsewhere;
 use ostler_contract::read::Unknown;
 use ostler_protocol::nearest::did_you_mean;
 use ostler_protocol::uri::Channel;
@@ -69,8 +70,16 @@ impl From<&RpcError> for Rejection {
     }
 }
 
-/// The store could not say what it has of a channel. The request can be repeated.
+/// A session, or the one of a channel, has no owner that can serve it just now. The request can be repeated.
+pub(crate) fn moving(spelled: &str) -> RpcError {
+    try_again(format!("{spelled} is being moved between hosts; try again"))
+}
+
+/// The store could not say what it has of a channel, or another host has its session by now. The request can be repeated.
 pub(crate) fn unread(spelled: &str, why: &Unknown) -> RpcError {
+    if SessionElsewhere::is(&why.0) {
+        return moving(spelled);
+    }
     try_again(format!("{spelled} could not be read from the store, try again: {why}"))
 }
 
@@ -85,7 +94,7 @@ pub(crate) const UNREAD_USERS: &str =
 
 /// As [`UNREAD_USERS`]. The request can be repeated.
 pub(crate) fn unread_users() -> RpcError {
-    RpcError::internal(UNREAD_USERS).with_data(json!({ "retryable": true }))
+    try_again(UNREAD_USERS)
 }
 
 /// No memory is available for answers.
@@ -223,4 +232,30 @@ pub(crate) fn no_channel(uri: &str) -> RpcError {
 /// Returns the error for an unknown setting.
 pub fn no_setting(key: &str) -> String {
     format!("{key} is not a setting of this host")
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_contract::Thrown;
+    use ostler_contract::cluster::{ClusterHost, SessionElsewhere};
+
+    use super::*;
+
+    #[test]
+    fn a_session_of_another_host_is_moving_and_the_request_can_be_repeated() {
+        let host = ClusterHost {
+            id: "b".to_owned(),
+            incarnation: "b-0".to_owned(),
+            url: Some("ws://10.0.0.2:9187".to_owned()),
+            version: String::new(),
+            is_draining: false,
+            is_alive: true,
+        };
+        let elsewhere = SessionElsewhere { session: "one".to_owned(), host };
+        let refused = unread("echo:/one", &Unknown(Thrown::from(elsewhere)));
+        assert_eq!(refused.message, "echo:/one is being moved between hosts; try again");
+        assert_eq!(refused.data, Some(json!({ "retryable": true })));
+        let refused = unread("echo:/one", &Unknown(Thrown::new("it is away")));
+        assert!(refused.message.contains("could not be read from the store"), "{}", refused.message);
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use ostler_contract::call::Answering;
-use ostler_contract::cluster::Cluster;
+use ostler_contract::cluster::{Cluster, SessionElsewhere};
 use ostler_contract::host::{EventData, Fired, Peer, Routing, SecretScope, SessionRequest};
 use ostler_contract::http::{Request, Response};
 use ostler_contract::live::ready;
@@ -12,6 +12,7 @@ use ostler_contract::points::{
     Collection, CollectionOptions, PublishOptions, RecordChange, StoredCollection, Subscriber, UsageEntry,
 };
 use ostler_contract::problem::no_network;
+use ostler_contract::read::{Read, Unknown};
 use ostler_contract::shared_runs::{EventRecords, FiredOnce, RunTransactions, SharedRuns};
 use ostler_contract::users::UsersStore;
 use ostler_contract::{
@@ -29,7 +30,7 @@ use crate::core::stage::Stage;
 use crate::core::tasks;
 use crate::core::weak::upgraded;
 use crate::front::Front;
-use crate::sessions::{NewSession, SessionEntry};
+use crate::sessions::NewSession;
 use crate::users::principal::Principal;
 
 /// The host object of plugins, which does not keep the host alive.
@@ -165,8 +166,8 @@ impl HostCalls for PluginHostCalls {
                 return Ok(false);
             }
             let scheme = ostler_protocol::uri::scheme(&uri).unwrap_or_default();
-            let entry = session_of(&front, &uri).await?;
-            Ok(entry.is_some_and(|entry| entry.provider.eq_ignore_ascii_case(&scheme)))
+            let found = session_of(&front, &uri).await?;
+            Ok(found.is_some_and(|found| found.provider.eq_ignore_ascii_case(&scheme)))
         })
     }
 
@@ -175,7 +176,7 @@ impl HostCalls for PluginHostCalls {
         Box::pin(async move {
             let front = front?;
             front.core.built().await;
-            Ok(session_of(&front, &uri).await?.and_then(|entry| entry.owner.clone()))
+            Ok(session_of(&front, &uri).await?.and_then(|found| found.owner))
         })
     }
 
@@ -321,20 +322,40 @@ impl HostCalls for PluginHostCalls {
     }
 }
 
-/// Returns whether a name can be read for this work. The host trusts the work that a plugin names. Returns the session
-/// of a URI with any scheme.
+/// What plugins ask of a session.
+struct FoundSession {
+    provider: String,
+    owner: Option<String>,
+}
+
+/// Returns the session of a URI with any scheme, whichever host serves it.
 ///
 /// # Errors
 /// The store does not answer, or the host is stopping and no longer knows whether the session exists. Callers remove a
 /// session's data if it does not exist.
-async fn session_of(front: &Front, uri: &str) -> Result<Option<Arc<SessionEntry>>, Thrown> {
+async fn session_of(front: &Front, uri: &str) -> Result<Option<FoundSession>, Thrown> {
     let Some(id) = ostler_protocol::uri::session_id(uri) else { return Ok(None) };
-    match front.sessions.session(id).await.known()?.filter(|entry| !entry.is_gone()) {
+    let read = match front.sessions.session(id).await {
+        Read::Unknown(Unknown(why)) if SessionElsewhere::is(&why) => return stored_session(front, id).await,
+        read => read.known()?,
+    };
+    match read.filter(|entry| !entry.is_gone()) {
         None if front.core.is_stopping() => Err(Thrown::new(STOPPING)),
-        found => Ok(found),
+        found => {
+            Ok(found
+                .map(|entry| FoundSession { provider: entry.provider.clone(), owner: entry.owner.clone() }))
+        }
     }
 }
 
+/// Returns a session of another host as it is stored.
+async fn stored_session(front: &Front, id: &str) -> Result<Option<FoundSession>, Thrown> {
+    let Some(store) = front.core.session_store() else { return Ok(None) };
+    let stored = store.config.read(limit::STORE, (id.to_owned(),)).await.known()?;
+    Ok(stored.map(|stored| FoundSession { provider: stored.provider, owner: stored.owner }))
+}
+
+/// Returns whether a name can be read for this work. The host trusts the work that a plugin names.
 fn in_scope(name: &VaultName, scope: Option<&SecretScope>) -> Result<(), String> {
     let fits = match name {
         VaultName::Host(_) => true,

@@ -272,24 +272,41 @@ impl Sessions {
         loading.await
     }
 
-    /// Returns the session that a URI names, regardless of its scheme, from memory or from the store.
+    /// Returns the session that a URI names, regardless of its scheme, from memory or from the store. One that another host serves is
+    /// unknown ([`SessionElsewhere`]).
     pub async fn session_at(&self, uri: &str) -> Read<Option<Arc<SessionEntry>>> {
+        match uri::session_id(uri) {
+            Some(id) => self.session_anywhere(id).await,
+            None => Read::Known(None),
+        }
+    }
+
+    /// Like [`Self::session_at`], for work that continues in the session if this host has it: none if another host serves it.
+    pub(crate) async fn session_at_here(&self, uri: &str) -> Read<Option<Arc<SessionEntry>>> {
         match uri::session_id(uri) {
             Some(id) => self.session_here(id).await,
             None => Read::Known(None),
         }
     }
 
-    /// Returns the session with an id, from memory or from the store; none if another host serves it.
-    pub(crate) async fn session_here(&self, id: &str) -> Read<Option<Arc<SessionEntry>>> {
-        match self.session(id).await {
+    /// Returns the session with an id, from memory or from the store; none if another host serves it. Only for work of this host:
+    /// to a client, a session of another host is not absent.
+    async fn session_here(&self, id: &str) -> Read<Option<Arc<SessionEntry>>> {
+        match self.session_anywhere(id).await {
             Read::Unknown(why) if SessionElsewhere::is(&why.0) => Read::Known(None),
-            Read::Unknown(why) => {
-                self.core.log.warn(format_args!("{id}: the session could not be read from the store: {why}"));
-                Read::Unknown(why)
-            }
-            known => known,
+            read => read,
         }
+    }
+
+    /// Like [`Self::session`], with a line in the log if it cannot be read.
+    pub(super) async fn session_anywhere(&self, id: &str) -> Read<Option<Arc<SessionEntry>>> {
+        let read = self.session(id).await;
+        if let Read::Unknown(why) = &read
+            && !SessionElsewhere::is(&why.0)
+        {
+            self.core.log.warn(format_args!("{id}: the session could not be read from the store: {why}"));
+        }
+        read
     }
 
     /// Returns the session that a channel belongs to, if that session is in memory, or `None` if the channel belongs to
@@ -310,7 +327,8 @@ impl Sessions {
         found.map(Some).ok_or(NotAtHand)
     }
 
-    /// Loads the session that a channel belongs to. It stays in memory while the returned reference is held.
+    /// Loads the session that a channel belongs to. It stays in memory while the returned reference is held. One that another host
+    /// serves by now is unknown ([`SessionElsewhere`]).
     pub(crate) async fn load_channel(&self, spelled: &str) -> Read<Option<Arc<SessionEntry>>> {
         if self.is_whole() {
             return Read::Known(None);
@@ -328,14 +346,14 @@ impl Sessions {
                         known_or_unknown => return known_or_unknown,
                     }
                 }
-                self.session_here(id).await
+                self.session_anywhere(id).await
             }
             SessionOf::Chat(chat) => {
                 if let Some(entry) = self.session_of_chat(chat) {
                     return Read::Known(Some(entry));
                 }
                 match (self.stored_chat(chat).await, uri::old_default_chat(chat)) {
-                    (Read::Known(None), Some(id)) => self.session_here(id).await,
+                    (Read::Known(None), Some(id)) => self.session_anywhere(id).await,
                     (known_or_unknown, _) => known_or_unknown,
                 }
             }
@@ -370,7 +388,7 @@ impl Sessions {
     /// Returns the session that a chat is stored with.
     async fn stored_chat(&self, chat: &str) -> Read<Option<Arc<SessionEntry>>> {
         match self.owner_of_chat(chat).await {
-            Read::Known(Some(id)) => self.session_here(&id).await,
+            Read::Known(Some(id)) => self.session_anywhere(&id).await,
             Read::Known(None) => Read::Known(None),
             Read::Unknown(why) => Read::Unknown(why),
         }

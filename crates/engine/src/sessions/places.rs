@@ -80,7 +80,7 @@ impl SessionsView for Sessions {
     }
 
     fn load<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Read<Option<Arc<dyn SessionView>>>> {
-        self.session_here(id).map(|read| read.map(|entry| entry.map(|entry| entry as _))).boxed()
+        self.session_anywhere(id).map(|read| read.map(|entry| entry.map(|entry| entry as _))).boxed()
     }
 
     fn look_around(&self, session: &dyn SessionView) {

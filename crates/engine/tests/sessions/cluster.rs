@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ostler_contract::call::Signature;
+use ostler_contract::cluster::SessionElsewhere;
 use ostler_contract::points::{SessionFlags, Terminal, TerminalEvents, TerminalRequest, TerminalStore};
+use ostler_contract::read::{Read, Unknown};
 use ostler_contract::{Call, Thrown, Value, json};
 use ostler_engine::feed::{Change, FeedRead};
 use ostler_engine::outbox::Closed;
@@ -1083,6 +1085,39 @@ async fn a_connection_of_a_plugin_reaches_sessions_of_other_hosts() {
     request("initialize", initialize).await.unwrap();
     let subscribed = request("subscribe", json!({ "channel": chat() })).await.unwrap();
     assert_eq!(subscribed["snapshot"]["resource"], chat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_is_told_of_sessions_of_other_hosts() {
+    let inn = Inn::new();
+    let a = inn.host("a").await;
+    let plugin = || ostler_contract::Plugin::new("@test/bot", |_, _| Box::pin(async { Ok(()) }));
+    let b = inn.start("b", Inn::builder().plugin(plugin(), json!({}))).await;
+    create_used(&mut a.connect("maker").await).await;
+    let bot = b.plugin("bot");
+    assert_eq!(bot.session_kept(SESSION.to_owned()).await, Ok(true));
+    assert_eq!(bot.session_kept("other:/one".to_owned()).await, Ok(false), "it is of another backend");
+    assert_eq!(bot.session_kept("echo:/none".to_owned()).await, Ok(false));
+    assert_eq!(bot.session_owner(SESSION.to_owned()).await, Ok(None));
+    assert_eq!(inn.cluster.owner_of("one").as_deref(), Some("a"), "it stays there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_has_just_moved_is_not_absent() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    create_used(&mut a.connect("maker").await).await;
+    // What a host asks once it was chosen to serve a message, and another one has claimed the session since.
+    for channel in [SESSION.to_owned(), chat()] {
+        let Read::Unknown(Unknown(why)) = b.host.sessions.located(&channel).await else {
+            panic!("{channel} is said to be absent or here");
+        };
+        assert!(SessionElsewhere::is(&why), "{why}");
+        let answer = why.into_rpc();
+        assert!(!answer.message.contains("://"), "no address of a host: {}", answer.message);
+        assert_eq!(answer.data.unwrap()["url"], Value::Null);
+    }
+    assert!(matches!(b.host.sessions.located("echo:/none").await, Read::Known(None)));
 }
 
 /// A client, its connection, and the host it connects to.

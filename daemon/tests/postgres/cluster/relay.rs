@@ -156,3 +156,56 @@ async fn a_link_over_tls_accepts_the_authorities_of_the_system() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn a_bot_is_called_at_every_host_and_has_one_session() {
+    let server = Postgres::start();
+    let bots = server.password_file().with_file_name("bots");
+    let folders = ["a", "b", "c"].map(|id| {
+        let folder = folder(&server, id);
+        let mut config: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+        let plugins = config["plugins"].as_array_mut().unwrap();
+        for plugin in plugins.iter_mut().filter(|plugin| plugin["name"] == "@ostler/webhook") {
+            plugin["grants"] =
+                json!(["bot:get", "bot:chat", "session:read", "session:create", "session:write"]);
+        }
+        plugins.push(json!({ "name": "@ostler/bot", "options": { "root": bots } }));
+        folder.write("config.json", &config.to_string());
+        folder
+    });
+    let hosts = folders.each_ref().map(crate::support::Folder::start);
+    let secret = json!({ "value": "right" }).to_string();
+    assert_eq!(hosts[0].post("/api/vault/set/host%3Ain", Some(TOKEN), &secret).await.0, 200);
+    for (collection, id, record) in [
+        ("bots", "echo", json!({ "id": "echo", "name": "Echo", "harness": "echo", "answers": true })),
+        (
+            "webhooks",
+            "ask",
+            json!({ "id": "ask", "bot": "bot://echo", "secret": "host:in", "reply": "sync" }),
+        ),
+    ] {
+        let insert = format!(
+            "INSERT INTO ostler.records (collection, id, record) VALUES ('{collection}', '{id}', '{record}')"
+        );
+        server.psql("ostler", &insert);
+    }
+    for round in 0..2 {
+        for (folder, host) in folders.iter().zip(&hosts) {
+            let end = Instant::now() + LIMIT;
+            loop {
+                let body = json!({ "thread": "t", "text": format!("hello {round}") }).to_string();
+                let (status, answer) = host.post("/plugins/webhook/ask", Some("right"), &body).await;
+                if status == 200 {
+                    assert!(answer.contains("hello"), "{answer}");
+                    break;
+                }
+                // A host knows the address of another one once that has renewed its lease, and the endpoint a moment after it was added.
+                let is_early = round == 0 && matches!(status, 404 | 503);
+                assert!(is_early && Instant::now() < end, "{status} {answer}: {}", folder.read("log"));
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+    assert_eq!(server.psql("ostler", "SELECT count(*) FROM ostler.sessions"), "1");
+}

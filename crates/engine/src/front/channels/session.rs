@@ -2,17 +2,34 @@
 
 use std::sync::Arc;
 
+use ostler_contract::read::Read;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::{RpcError, uri};
 
 use super::{COPIES, ChannelKind, Dispatched, Subscribing, require};
-use crate::core::refusals::nothing_at;
+use crate::core::refusals::{moving, nothing_at, unread};
+use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::sessions::{Dispatch, Place, SessionEntry, Subscription, ToSession};
+use crate::sessions::{Dispatch, Place, SessionEntry, Snapshots, Subscription, ToSession};
 
 /// The channel of a session, a chat or annotations.
 pub(super) struct OfSession(pub Channel);
+
+/// Refuses a subscription to a session that is not in memory any more. In a cluster it may have left for another host since this
+/// one was chosen; a client drops a session that is said to be absent.
+fn refuse_absent(front: Arc<Front>, spelled: String, answer: Snapshots) {
+    if front.core.cluster().is_none() {
+        return answer.fail(nothing_at(&spelled));
+    }
+    tasks::spawn(async move {
+        answer.fail(match front.sessions.load_channel(&spelled).await {
+            Read::Known(None) => nothing_at(&spelled),
+            Read::Known(Some(_)) => moving(&spelled),
+            Read::Unknown(why) => unread(&spelled, &why),
+        });
+    });
+}
 
 fn name_of(entry: &SessionEntry, place: &Place) -> String {
     match place {
@@ -39,8 +56,9 @@ impl ChannelKind for OfSession {
     fn subscribe(&self, connection: &Arc<Connection>, subscribing: Subscribing) {
         let front = connection.front();
         let Subscribing { spelled, latency, turns, answer } = subscribing;
-        let Some((entry, place)) = front.sessions.locate(&self.0) else {
-            return answer.fail(nothing_at(&spelled));
+        let located = front.sessions.locate(&self.0).filter(|(entry, _)| !entry.is_gone());
+        let Some((entry, place)) = located else {
+            return refuse_absent(front.clone(), spelled, answer);
         };
         if let Err(full) = front.sessions.may_wake(&entry) {
             return answer.fail(full);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ostler_contract::cluster::ClusterHost;
+use ostler_contract::cluster::{ClusterHost, SessionElsewhere};
+use ostler_contract::read::Read;
 use ostler_protocol::commands::{Command, Notification};
 use ostler_protocol::message::{Params, encode};
 use ostler_protocol::{Id, Message, json};
@@ -14,8 +15,9 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::gateway::{BOUNCES_MAX, Passed, Pending, TAKEN_OVER, Tries};
-use super::{Link, Relay, Route, moving, unreachable};
+use super::{Link, Relay, Route, unreachable};
 use crate::core::outbox::Closed;
+use crate::core::refusals::moving;
 use crate::core::responder::Responder;
 use crate::core::tasks;
 use crate::front::commands::subject;
@@ -197,8 +199,11 @@ impl Connection {
         while !self.is_closed() && !self.outbox.is_closed() && Instant::now() < end {
             match relay.route(self.front(), channel).await {
                 Ok(Route::Here) => {
-                    let _held = self.front().sessions.load_channel(channel).await;
-                    return self.collect(&[channel.to_owned()]).await.pop();
+                    let held = self.front().sessions.load_channel(channel).await;
+                    // Another host may have taken it over since.
+                    if !matches!(&held, Read::Unknown(why) if SessionElsewhere::is(&why.0)) {
+                        return self.collect(&[channel.to_owned()]).await.pop();
+                    }
                 }
                 Ok(Route::Elsewhere(host, session)) => {
                     let (answer, wait) = oneshot::channel();

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use crate::core::link_queue::LinkQueue;
 use crate::core::outbox::Closed;
-use crate::core::refusals::unread;
+use crate::core::refusals::{moving, unread};
 use crate::core::tasks;
 use crate::front::Front;
 use crate::front::commands::Subject;
@@ -147,12 +147,6 @@ impl Link {
 /// The error of a request whose host cannot be reached. The request can be repeated.
 fn unreachable(host: &ClusterHost) -> RpcError {
     let why = format!("host {}, which serves this session, cannot be reached; try again", host.id);
-    RpcError::internal(why).with_data(json!({ "retryable": true }))
-}
-
-/// The error of a request about a session whose owner changes again and again.
-fn moving(session: &str) -> RpcError {
-    let why = format!("session {session} is being moved between hosts; try again");
     RpcError::internal(why).with_data(json!({ "retryable": true }))
 }
 
@@ -452,7 +446,7 @@ impl Relay {
         let hosts = ask(self.cluster.hosts()).await.map_err(|why| unknown(&session, &why))?;
         match hosts.into_iter().find(|host| Some(&host.incarnation) == incarnation.as_ref()) {
             Some(host) => Ok(Route::Elsewhere(Arc::new(host), session)),
-            None => Err(why),
+            None => Err(moving(&session)),
         }
     }
 
