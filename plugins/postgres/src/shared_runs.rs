@@ -61,8 +61,22 @@ const SETTLE: &str = "UPDATE automation_wakes SET done = true, outcome = $2, run
      WHERE uri = $1 AND NOT done AND owners.automation = automation_wakes.automation AND owners.owner = $3";
 const OUTCOMES: &str = "SELECT uri, outcome FROM automation_wakes WHERE uri = ANY ($1) AND done
      UNION ALL SELECT uri, uri FROM automation_runs WHERE uri = ANY ($1)";
-const WAKES: &str = "SELECT uri, kind, run FROM automation_wakes JOIN automation_owners USING (automation)
-     WHERE owner = $1 AND NOT done AND uri <> ALL ($2) AND automation <> ALL ($3) ORDER BY number LIMIT $4";
+/// Selects a row if the host of `$1` drains and leaves its work to another one.
+macro_rules! hands_over {
+    () => {
+        "SELECT 1 FROM host AS me WHERE me.incarnation = $1 AND me.draining AND EXISTS (
+             SELECT 1 FROM host AS takes
+             WHERE takes.member AND NOT takes.draining AND takes.expires_at > clock_timestamp()
+         )"
+    };
+}
+const HANDS_OVER: &str = hands_over!();
+const WAKES: &str = concat!(
+    "SELECT uri, kind, run FROM automation_wakes JOIN automation_owners USING (automation)
+     WHERE owner = $1 AND NOT done AND uri <> ALL ($2) AND automation <> ALL ($3) AND NOT EXISTS (",
+    hands_over!(),
+    ") ORDER BY number LIMIT $4"
+);
 const UNFINISHED: &str =
     "SELECT automation, uri, run FROM automation_runs WHERE automation = ANY ($1) AND NOT ended
      ORDER BY number";
@@ -157,10 +171,9 @@ impl Shared {
         claimed.await
     }
 
-    /// Leaves automations without unfinished runs to other hosts, if this host drains.
+    /// Leaves automations without unfinished runs to another host, if this host drains and another one takes them.
     async fn release(&self) -> Result<(), Thrown> {
-        let sql = "SELECT 1 FROM host WHERE incarnation = $1 AND draining";
-        if !self.database.rows(sql, vec![Box::new(self.me())]).await?.is_empty() {
+        if !self.database.rows(HANDS_OVER, vec![Box::new(self.me())]).await?.is_empty() {
             self.database.put(Write::new(RELEASE, vec![Box::new(self.me())], 0)).await?;
         }
         Ok(())

@@ -113,7 +113,8 @@ pub(super) async fn serve_shared(automations: Weak<Automations>) {
         else {
             return;
         };
-        let is_thorough = thorough.elapsed() >= LOOK;
+        // What a draining host owned is looked for at once, so that callers do not wait for another host to take it.
+        let is_thorough = thorough.elapsed() >= LOOK || running.is_draining();
         if is_thorough {
             thorough = Instant::now();
         }
@@ -161,6 +162,11 @@ impl Automations {
         self.runs.lock().forget_all();
         let mut state = self.shared.state.lock();
         *state = State { listens: true, losses: state.losses + 1, ..State::default() };
+    }
+
+    /// Whether this host leaves decisions to other hosts.
+    fn is_draining(&self) -> bool {
+        self.core.cluster().is_some_and(|cluster| cluster.is_draining())
     }
 
     /// Whether this host decides about the runs of an automation.
@@ -213,7 +219,7 @@ impl Automations {
         };
         let (record, log) = (once.map(|once| (once.record)(runs)), log.map(|log| log(runs)));
         // Before they are stored, so that no look decides them too.
-        let claimed = self.shared.state.lock().claim(&wakes);
+        let claimed = self.shared.state.lock().claim(if self.is_draining() { &[] } else { &wakes });
         let sent = in_time(limit::STORE, shared.send(wakes.clone(), record, log)).await;
         let stored = match sent {
             Ok(Sent::Stored(stored)) => stored,

@@ -50,6 +50,7 @@ pub async fn cluster_conformance(one: ClusterMember, other: ClusterMember) {
     a_cause_has_one_wake(&one, &other).await;
     the_owner_decides(&one, &other).await;
     a_lost_host_writes_nothing(&one, &other, &heard[0]).await;
+    a_draining_host_decides_nothing(&one, &other).await;
 }
 
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
@@ -335,4 +336,32 @@ async fn a_lost_host_writes_nothing(one: &ClusterMember, other: &ClusterMember, 
     assert_eq!(title(one, "lost").await.as_deref(), Some("taken over"));
     other.automations.run.unbounded((run("r1", "x", "completed"),)).await.unwrap();
     assert!(claim(one, "new").await && store(one, "new", "x").await);
+}
+
+/// The second host owns the automation, and leaves it to the first one.
+async fn a_draining_host_decides_nothing(one: &ClusterMember, other: &ClusterMember) {
+    let take = async |member: &ClusterMember, held: &[&str]| {
+        let held = held.iter().map(|id| (*id).to_owned()).collect();
+        member.runs.take(Some(held), vec![], vec![]).await.unwrap()
+    };
+    other.automations.run.unbounded((run("r9", "v", "pending"),)).await.unwrap();
+    other.cluster.set_draining(true).await.unwrap();
+    assert_eq!(one.runs.send(vec![wake("r10", "u")], None, None).await, Ok(Sent::Stored(vec![uri("r10")])));
+    let work = take(other, &["a"]).await;
+    assert!(work.wakes.is_empty() && work.lost.is_empty(), "a run of it has not ended: {work:?}");
+    assert!(take(one, &[]).await.acquired.is_empty());
+    other.automations.run.unbounded((run("r9", "v", "completed"),)).await.unwrap();
+    assert_eq!(take(other, &["a"]).await.lost, ["a"]);
+    let work = take(one, &[]).await;
+    assert_eq!(work.acquired.iter().map(|of| of.automation.as_str()).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(work.wakes, [wake("r10", "u")]);
+
+    // Nobody else would decide.
+    one.cluster.set_draining(true).await.unwrap();
+    let work = take(one, &["a"]).await;
+    assert!(work.lost.is_empty() && work.wakes == [wake("r10", "u")], "{work:?}");
+    for member in [one, other] {
+        member.cluster.set_draining(false).await.unwrap();
+    }
+    one.runs.settle(uri("r10"), None).await.unwrap();
 }

@@ -161,6 +161,12 @@ impl Tables {
         self.row_of(incarnation).is_some_and(|(_, row)| row.expires_at > self.now)
     }
 
+    /// Returns whether a run of a host drains and leaves its work to another host.
+    pub fn hands_over(&self, me: &str) -> bool {
+        let takes = |row: &HostRow| row.is_member && !row.is_draining && row.expires_at > self.now;
+        self.row_of(me).is_some_and(|(_, row)| row.is_draining) && self.hosts.values().any(takes)
+    }
+
     fn row_of(&self, incarnation: &str) -> Option<(&String, &HostRow)> {
         self.hosts.iter().find(|(_, row)| row.incarnation == incarnation)
     }

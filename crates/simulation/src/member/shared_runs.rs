@@ -172,6 +172,9 @@ impl SharedRuns for Shared {
             if held.is_some() && super::is_set(&member.is_draining) {
                 member
                     .write(|tables, me| {
+                        if !tables.hands_over(me) {
+                            return Ok(());
+                        }
                         let open: HashSet<String> = tables
                             .runs
                             .values()
@@ -210,7 +213,9 @@ impl SharedRuns for Shared {
                         && !deciding.contains(&row.wake.run.resource)
                         && !full.contains(&row.automation)
                 };
-                work.wakes = tables.wakes.iter().filter(waits).map(|row| row.wake.clone()).collect();
+                if !tables.hands_over(&me) {
+                    work.wakes = tables.wakes.iter().filter(waits).map(|row| row.wake.clone()).collect();
+                }
                 work
             });
             work.await
