@@ -556,6 +556,7 @@ async fn a_directory_that_is_never_recorded_delays_only_the_turn_that_waits_for_
 fn answers_again(stuck: &Arc<AtomicBool>, after: u64) {
     let stuck = stuck.clone();
     tokio::spawn(async move {
+        // Time is paused.
         tokio::time::sleep(Duration::from_millis(after)).await;
         stuck.store(false, Ordering::SeqCst);
     });
