@@ -239,12 +239,14 @@ impl Call<'_> {
                 let chat = chat.uri;
                 let callback =
                     Callback { endpoint, chat, session, thread, turn, url, failures: 0, next: None };
-                // A repeated delivery finds the turn of the first one, whose end may be posted already.
-                if webhook.callbacks.take(&callback) {
-                    if retry.is_some() {
-                        webhook.store_callback(&callback).await;
-                    }
+                // A repeated delivery finds the turn of the first one, whose callback may be stored or posted already.
+                let is_new = webhook.callbacks.take(&callback);
+                let is_kept = retry.is_none() || webhook.keep_callback(&callback).await;
+                if is_new {
                     webhook.call_back(callback, retry, waiting);
+                }
+                if !is_kept {
+                    return Refusal::NotStored.into();
                 }
                 Answer::new(StatusCode::ACCEPTED, accepted)
             }

@@ -1,6 +1,7 @@
 //! Pending callbacks: posted at a turn's end, retried if the endpoint requests it, and continued at the next start.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ use crate::turn::Ended;
 
 /// The maximum number of concurrent posts.
 const AT_ONCE: usize = 64;
+/// The pauses before a callback that could not be stored is stored again.
+const AGAIN: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
 /// A pending callback.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,8 +45,8 @@ pub(crate) struct Callback {
 #[derive(Debug)]
 pub(crate) struct Callbacks {
     records: Collection,
-    /// The callbacks that a task is handling.
-    going: Mutex<HashSet<String>>,
+    /// The callbacks that a task is handling, and whether each is stored for a later start.
+    going: Mutex<HashMap<String, bool>>,
     posting: Semaphore,
 }
 
@@ -72,7 +75,23 @@ impl Callbacks {
 
     /// Claims a callback; returns `false` if a task is handling it.
     pub fn take(&self, callback: &Callback) -> bool {
-        self.going.lock().unwrap_or_else(PoisonError::into_inner).insert(id(callback))
+        match self.going.lock().unwrap_or_else(PoisonError::into_inner).entry(id(callback)) {
+            Entry::Vacant(new) => {
+                new.insert(false);
+                true
+            }
+            Entry::Occupied(_) => false,
+        }
+    }
+
+    fn is_stored(&self, callback: &Callback) -> bool {
+        let going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
+        going.get(&id(callback)).copied().unwrap_or_default()
+    }
+
+    fn set_stored(&self, callback: &Callback) {
+        let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
+        going.entry(id(callback)).and_modify(|is_stored| *is_stored = true);
     }
 
     async fn forget(&self, callback: &Callback) {
@@ -139,11 +158,25 @@ impl Webhook {
         }
     }
 
-    /// Stores a callback for a later start.
-    pub(crate) async fn store_callback(&self, callback: &Callback) {
-        if let Err(why) = self.callbacks.store(callback).await {
-            self.problem(&callback.endpoint, &format!("cannot store a callback: {why}"));
+    /// Stores a callback for a later start. Returns whether it is stored.
+    pub(crate) async fn store_callback(&self, callback: &Callback) -> bool {
+        match self.callbacks.store(callback).await {
+            Ok(()) => self.callbacks.set_stored(callback),
+            Err(why) => self.problem(&callback.endpoint, &format!("cannot store a callback: {why}")),
         }
+        self.callbacks.is_stored(callback)
+    }
+
+    /// Stores a new callback for a later start, and tries again for a while if that fails: a caller that is told that it is accepted
+    /// relies on it. Returns whether it is stored.
+    pub(crate) async fn keep_callback(&self, callback: &Callback) -> bool {
+        for pause in AGAIN {
+            if self.callbacks.is_stored(callback) || self.store_callback(callback).await {
+                return true;
+            }
+            tokio::time::sleep(pause).await;
+        }
+        self.store_callback(callback).await
     }
 
     async fn may_still_go(&self, callback: &Callback) -> Option<Retry> {
