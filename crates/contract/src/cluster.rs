@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_protocol::error::code;
-use ostler_protocol::{RpcError, json};
+use ostler_protocol::{RpcError, json, names};
 
 use crate::live::{Pending, ready};
 use crate::secret::Secret;
@@ -108,7 +108,7 @@ impl From<SessionElsewhere> for RpcError {
         // Callers do not reach the address of the host, which is for the others of the cluster.
         let message = format!("session {session} is served by host {} of the cluster; try again", host.id);
         RpcError::new(code::CONFLICT, message).with_data(json!({
-            "session": session, "host": host.id, "incarnation": host.incarnation, "retryable": true,
+            "session": session, "host": host.id, "incarnation": host.incarnation, (names::RETRYABLE): true,
         }))
     }
 }

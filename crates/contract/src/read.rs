@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::{Future, FutureExt};
 use ostler_protocol::RpcError;
 use ostler_protocol::error::code;
-use ostler_protocol::json;
+use ostler_protocol::{json, names};
 
 use crate::call::{Call, Signature};
 use crate::thrown::Thrown;
@@ -117,7 +117,9 @@ impl From<Unknown> for RpcError {
     fn from(why: Unknown) -> Self {
         let error = why.0.into_rpc();
         match error.data {
-            None if error.code == code::INTERNAL_ERROR => error.with_data(json!({ "retryable": true })),
+            None if error.code == code::INTERNAL_ERROR => {
+                error.with_data(json!({ (names::RETRYABLE): true }))
+            }
             _ => error,
         }
     }

@@ -9,7 +9,7 @@ use ostler_contract::stores::transfer::{Kind, Transfer};
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use ostler_plugin_bot::BOTS;
 use ostler_plugin_postgres::{Direct, ExclusiveSchema, NAME};
-use ostler_plugin_webhook::{BODIES, BODY_INDEX, DELIVERIES, ENDPOINTS};
+use ostler_plugin_webhook::COLLECTIONS;
 use ostler_ports::{Bodies, FileTransfer, Report, atomic};
 
 use crate::answer::Answer;
@@ -190,19 +190,8 @@ fn options(files: &ConfigFiles, flags: &MigrateFlags) -> Result<JsonObject, Exit
 
 /// The body fields of the known collections, with those of the flags.
 fn bodies(flags: &[String]) -> Result<Bodies, Exit> {
-    let without = [
-        ENDPOINTS,
-        DELIVERIES,
-        BODY_INDEX,
-        BODIES,
-        "webhook-threads",
-        "webhook-repeats",
-        "webhook-callbacks",
-        "bot-chats",
-        "notify-links",
-        "automation-sessions",
-    ];
-    let mut bodies: Bodies = without.into_iter().map(|name| (name.to_owned(), None)).collect();
+    let without = COLLECTIONS.into_iter().chain(["bot-chats", "notify-links", "automation-sessions"]);
+    let mut bodies: Bodies = without.map(|name| (name.to_owned(), None)).collect();
     bodies.insert(BOTS.to_owned(), ostler_plugin_bot::bots_options().body);
     for flag in flags {
         let (collection, field) = flag

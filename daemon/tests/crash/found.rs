@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use crate::roads::{Caller, FILES, Outside, Road, TOKEN, connected};
-use crate::support::{Client, Daemon, Folder, LIMIT};
+use crate::support::{Client, Daemon, Folder, LIMIT, calls_in};
 use crate::told::{Step, Thing, Told};
 
 /// What a started daemon has of what was told until `end`, compared with that.
@@ -154,14 +154,7 @@ async fn bots(client: &mut Client, daemon: &Daemon, told: &BTreeMap<Thing, Step>
     let mut held: BTreeMap<String, String> = BTreeMap::new();
     for session in others(daemon).await {
         let state = client.subscribe(&ostler_protocol::uri::default_chat(&session)).await;
-        let lists = [&state["turns"], &state["queuedMessages"]];
-        let all = lists.into_iter().filter_map(Value::as_array).flatten().chain([&state["activeTurn"]]);
-        for entry in all {
-            let call = &entry["message"]["_meta"]["ostler.webhook"];
-            if let (Some(turn), Some(text)) = (call["turn"].as_str(), entry["message"]["text"].as_str()) {
-                held.insert(turn.to_owned(), text.to_owned());
-            }
-        }
+        held.extend(calls_in(&state));
     }
     for thing in told.keys() {
         if let Thing::BotTurn(turn, text) = thing {

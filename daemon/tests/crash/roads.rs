@@ -509,19 +509,10 @@ impl Caller {
     async fn hide(self) -> Option<()> {
         for at in 0.. {
             let name = format!("host:s{}-{at}", self.round);
-            let secret = Thing::Secret(name.clone());
-            self.told.note(secret.clone(), Step::Asked);
-            let value = json!({ "value": "hidden" });
-            if self.post(&format!("/api/vault/set/{name}"), TOKEN, "", &value).await?.0 != 200 {
-                continue;
-            }
-            self.told.note(secret.clone(), Step::Stored);
-            if at % 3 == 2 {
-                self.told.note(secret.clone(), Step::RemovalAsked);
-                if self.post(&format!("/api/vault/delete/{name}"), TOKEN, "", &json!({})).await?.0 == 200 {
-                    self.told.note(secret, Step::Removed);
-                }
-            }
+            let (set, delete) = (format!("/api/vault/set/{name}"), format!("/api/vault/delete/{name}"));
+            let bodies = (json!({ "value": "hidden" }), json!({}));
+            self.add(Thing::Secret(name), (&set, &bodies.0), (at % 3 == 2).then_some((&*delete, &bodies.1)))
+                .await?;
         }
         None
     }
@@ -530,19 +521,26 @@ impl Caller {
     async fn admit(self) -> Option<()> {
         for at in 0.. {
             let id = format!("u{}-{at}", self.round);
-            let user = Thing::User(id.clone());
-            self.told.note(user.clone(), Step::Asked);
-            if self.post("/api/user/add", TOKEN, "", &json!({ "id": id })).await?.0 != 200 {
-                continue;
-            }
-            self.told.note(user.clone(), Step::Stored);
-            if at % 3 == 2 {
-                self.told.note(user.clone(), Step::RemovalAsked);
-                if self.post("/api/user/rm", TOKEN, "", &json!({ "id": id })).await?.0 == 200 {
-                    self.told.note(user, Step::Removed);
-                }
-            }
+            let body = json!({ "id": id });
+            let rm = (at % 3 == 2).then_some(("/api/user/rm", &body));
+            self.add(Thing::User(id), ("/api/user/add", &body), rm).await?;
         }
         None
+    }
+
+    /// Adds a thing by a path of the API and a body, and removes it by others.
+    async fn add(&self, thing: Thing, add: (&str, &Value), remove: Option<(&str, &Value)>) -> Option<()> {
+        self.told.note(thing.clone(), Step::Asked);
+        if self.post(add.0, TOKEN, "", add.1).await?.0 != 200 {
+            return Some(());
+        }
+        self.told.note(thing.clone(), Step::Stored);
+        if let Some((path, body)) = remove {
+            self.told.note(thing.clone(), Step::RemovalAsked);
+            if self.post(path, TOKEN, "", body).await?.0 == 200 {
+                self.told.note(thing, Step::Removed);
+            }
+        }
+        Some(())
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::{Client, Daemon, Folder};
+use crate::support::{Client, Daemon, Folder, calls_in};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -45,14 +45,7 @@ async fn found(client: &mut Client, turns: &BTreeMap<String, String>) {
     let mut held: BTreeMap<String, String> = BTreeMap::new();
     for chat in chats {
         let state = client.subscribe(&chat).await;
-        let lists = [&state["turns"], &state["queuedMessages"]];
-        let all = lists.into_iter().filter_map(Value::as_array).flatten().chain([&state["activeTurn"]]);
-        for entry in all {
-            let call = &entry["message"]["_meta"]["ostler.webhook"];
-            if let (Some(turn), Some(text)) = (call["turn"].as_str(), entry["message"]["text"].as_str()) {
-                held.insert(turn.to_owned(), text.to_owned());
-            }
-        }
+        held.extend(calls_in(&state));
     }
     for (turn, text) in turns {
         assert_eq!(held.get(turn), Some(text), "{turn} of {} that were accepted", turns.len());

@@ -539,3 +539,13 @@ pub fn runs_of(catalogue: &Value, id: &str) -> Vec<Value> {
     let named = automations.into_iter().find(|a| a["resource"].as_str().is_some_and(|uri| uri.ends_with(id)));
     named.and_then(|automation| automation["runs"].as_array().cloned()).unwrap_or_default()
 }
+
+/// The calls of bots that a chat holds as turns or as messages that wait for one: the turn and the text of each.
+pub fn calls_in(chat: &Value) -> impl Iterator<Item = (String, String)> {
+    let lists = [&chat["turns"], &chat["queuedMessages"]];
+    let all = lists.into_iter().filter_map(Value::as_array).flatten().chain([&chat["activeTurn"]]);
+    all.filter_map(|entry| {
+        let turn = entry["message"]["_meta"]["ostler.webhook"]["turn"].as_str()?;
+        Some((turn.to_owned(), entry["message"]["text"].as_str()?.to_owned()))
+    })
+}

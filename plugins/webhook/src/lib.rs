@@ -71,6 +71,9 @@ const UNCONFIRMED: &str = "webhook-unconfirmed";
 pub const BODY_INDEX: &str = "webhook-kept";
 /// See [`BODY_INDEX`].
 pub const BODIES: &str = "webhook-bodies";
+/// Every collection of the plugin, for those who copy records without it. None has a body.
+pub const COLLECTIONS: [&str; 8] =
+    [ENDPOINTS, DELIVERIES, THREADS, REPEATS, CALLBACKS, UNCONFIRMED, BODY_INDEX, BODIES];
 /// The command that replays a delivery: `{ delivery }`, answered with its row of the log, `{ id, endpoint, at, status, … }`.
 pub const REPLAY: &str = "x-webhook/replay";
 /// The grant that [`REPLAY`] requires.
@@ -133,7 +136,10 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     let records = host.records(ENDPOINTS.to_owned(), None)?;
     let endpoints = Arc::new(Endpoints::new(records.clone()));
     report_edits(host, &records, endpoints.clone())?;
-    let collection = |name: &str| host.records(name.to_owned(), None);
+    let collection = |name: &str| {
+        debug_assert!(COLLECTIONS.contains(&name), "{name} is in COLLECTIONS");
+        host.records(name.to_owned(), None)
+    };
     let seconds = options.get("syncTimeoutSeconds").and_then(Value::as_f64).unwrap_or(SYNC_TIMEOUT.into());
     let store = SharedStore::new(host.clone());
     let webhook = Arc::new(Webhook {

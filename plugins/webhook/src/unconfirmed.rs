@@ -229,8 +229,7 @@ impl Webhook {
         // Otherwise the record is the only one of the callback.
         let is_stored = match &callback {
             Some(callback) if retry.is_some() && self.callbacks.take(callback) => {
-                self.store_callback(callback).await;
-                true
+                self.store_callback(callback).await
             }
             Some(_) => false,
             None => true,

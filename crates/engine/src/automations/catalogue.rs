@@ -13,7 +13,7 @@ use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationEntry, AutomationOperation,
     AutomationTriggerDefinition,
 };
-use ostler_protocol::{RpcError, Value, actions, json, names, uri};
+use ostler_protocol::{RpcError, Value, actions, names, uri};
 
 use super::Automations;
 use super::check::check;
@@ -21,7 +21,7 @@ use super::listing::{Listed, publish};
 use super::settings::{AutomationSettings, with_editor, with_pinned};
 use crate::core::fanout::{Fanout, Origin, Subscriber};
 use crate::core::ids::ConnectionId;
-use crate::core::refusals::{does_not_belong, lacks_field};
+use crate::core::refusals::{does_not_belong, lacks_field, try_again};
 use crate::users::principal::Principal;
 
 /// The listed automations, by id.
@@ -372,11 +372,10 @@ impl Automations {
 /// Returns the store's answer to a request; a timeout becomes an error that names the limit.
 pub(super) fn asked<T>(answer: Read<T>) -> Result<T, RpcError> {
     answer.known().map_err(|why| match why.0.is_timeout() {
-        true => RpcError::internal(format!(
+        true => try_again(format!(
             "the automation store did not answer within {} seconds; check the plugin that registers it, then try again",
             limit::STORE.as_secs()
-        ))
-        .with_data(json!({ "retryable": true })),
+        )),
         false => why.into(),
     })
 }

@@ -201,10 +201,7 @@ impl Actor {
         let channel = uri::annotations(&self.entry.uri);
         let write = self.keeping(&channel, Some(set.within(limit::STORE, (self.entry.id.clone(), rows))));
         let record = OptionFuture::from(counted.then(|| self.keep_session()));
-        self.storing.session = true;
-        let stored = self.stored_or_not(futures::future::join(write, record)).await;
-        self.storing.session = false;
-        match stored {
+        match self.stored_session_or_not(futures::future::join(write, record)).await {
             (true, _) => Ok(()),
             (false, _) => refuse_for_now("the annotation could not be stored; try again"),
         }

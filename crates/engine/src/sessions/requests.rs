@@ -15,7 +15,7 @@ use tracing::Span;
 use super::{Happened, Happening};
 use crate::core::file_uris::{file_path, file_uri};
 use crate::core::message::message;
-use crate::core::refusals::{NOT_STORED, SESSION_ENDED, nothing_at};
+use crate::core::refusals::{NOT_STORED, SESSION_ENDED, nothing_at, try_again};
 use crate::core::titles::tidy_title;
 use crate::sessions::Sessions;
 use crate::sessions::{
@@ -90,7 +90,7 @@ impl Sessions {
         }
         match wait.await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(RpcError::internal(NOT_STORED).with_data(json!({ "retryable": true }))),
+            Ok(false) => Err(try_again(NOT_STORED)),
             Err(_) => Err(nothing_at(&entry.uri)),
         }
     }

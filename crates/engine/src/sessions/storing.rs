@@ -169,6 +169,17 @@ impl Actor {
         stored
     }
 
+    /// As [`Self::stored_or_not`], for a change of the session itself.
+    pub(super) async fn stored_session_or_not<T: Outcome>(
+        &mut self,
+        write: impl Future<Output = T> + Send,
+    ) -> T {
+        self.storing.session = true;
+        let stored = self.stored_or_not(write).await;
+        self.storing.session = false;
+        stored
+    }
+
     /// Waits until a change is stored, and writes it again for a while if that fails. After a delay, the session handles messages
     /// that need no store. A change that was not stored goes on in memory and is no echo of its sender, who is told that it is
     /// not stored; see D-608.
@@ -348,7 +359,10 @@ impl Actor {
         match message {
             ToSession::Dispatch(dispatch) => {
                 self.busy_at = Instant::now();
+                // The action that is being stored keeps its own outcome.
+                let is_unstored = self.storing.is_unstored;
                 self.handle_dispatch(*dispatch).await;
+                self.storing.is_unstored = is_unstored;
             }
             ToSession::Subscribe(subscription) => {
                 self.busy_at = Instant::now();

@@ -8,7 +8,7 @@ use ostler_contract::points::{Emit, SessionStore};
 use ostler_contract::{Call, Thrown, json};
 use ostler_protocol::uri;
 use ostler_testkit::cases::empty_sessions;
-use ostler_testkit::{MemoryHost, Stage};
+use ostler_testkit::{MemoryHost, RawClient, Stage};
 use tokio::time::Instant;
 
 const SESSION: &str = "stage:/1";
@@ -32,15 +32,21 @@ fn store(fails: &Arc<AtomicBool>) -> SessionStore {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_queued_message_is_acknowledged_once_it_is_stored() {
-    let (stage, fails) = (Stage::default(), Arc::new(AtomicBool::new(false)));
-    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).sessions(store(&fails)).start().await;
+/// A session on a host with that store, with its client and the URI of its chat.
+async fn session(stage: &Stage, fails: &Arc<AtomicBool>) -> (MemoryHost, RawClient, String) {
+    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).sessions(store(fails)).start().await;
     let chat = uri::default_chat(SESSION);
     let mut client = host.raw();
     client.initialize("c").await;
     client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
     client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    (host, client, chat)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_message_is_acknowledged_once_it_is_stored() {
+    let (stage, fails) = (Stage::default(), Arc::new(AtomicBool::new(false)));
+    let (_host, mut client, chat) = session(&stage, &fails).await;
     let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
     client.dispatch(&chat, 1, turn).await;
     client.actions_until("chat/turnStarted").await;
@@ -64,12 +70,7 @@ async fn a_queued_message_is_acknowledged_once_it_is_stored() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_whose_start_is_not_stored_is_rejected_and_its_end_is_shown_once_it_is_stored() {
     let (stage, fails) = (Stage::default(), Arc::new(AtomicBool::new(false)));
-    let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).sessions(store(&fails)).start().await;
-    let chat = uri::default_chat(SESSION);
-    let mut client = host.raw();
-    client.initialize("c").await;
-    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
-    client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let (_host, mut client, chat) = session(&stage, &fails).await;
     fails.store(true, Ordering::SeqCst);
     let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Go." } });
     client.dispatch(&chat, 1, turn).await;

@@ -9,7 +9,7 @@ use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::{RpcError, json, uri};
 
-use crate::core::refusals::{no_provider, nothing_at, unread};
+use crate::core::refusals::{no_provider, nothing_at, try_again, unread};
 use crate::core::responder::Responder;
 use crate::core::tasks;
 use crate::front::Front;
@@ -62,7 +62,7 @@ impl Connection {
                 return responder.fail(RpcError::session_exists(format!("a session {id} exists already")));
             }
             let error = format!("the session store could not be asked whether {id} is taken: {why}");
-            return responder.fail(RpcError::internal(error).with_data(json!({ "retryable": true })));
+            return responder.fail(try_again(error));
         }
         let client = self.client_id();
         let mut active_client = params.active_client;

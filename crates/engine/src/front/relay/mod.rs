@@ -20,14 +20,14 @@ use std::sync::{Arc, OnceLock, Weak};
 use ostler_contract::Thrown;
 use ostler_contract::cluster::{Cluster, ClusterEvent, ClusterHost, SessionElsewhere, SessionOwner};
 use ostler_contract::read::{Read, Unknown};
+use ostler_protocol::RpcError;
 use ostler_protocol::uri::{self, Channel, SessionOf};
-use ostler_protocol::{RpcError, json};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::core::link_queue::LinkQueue;
 use crate::core::outbox::Closed;
-use crate::core::refusals::{moving, unread};
+use crate::core::refusals::{moving, try_again, unread};
 use crate::core::tasks;
 use crate::front::Front;
 use crate::front::commands::Subject;
@@ -147,13 +147,12 @@ impl Link {
 /// The error of a request whose host cannot be reached. The request can be repeated.
 fn unreachable(host: &ClusterHost) -> RpcError {
     let why = format!("host {}, which serves this session, cannot be reached; try again", host.id);
-    RpcError::internal(why).with_data(json!({ "retryable": true }))
+    try_again(why)
 }
 
 /// The error of a message whose session has an unknown owner.
 fn unknown(session: &str, why: &Thrown) -> RpcError {
-    RpcError::internal(format!("the owner of session {session} could not be determined: {why}"))
-        .with_data(json!({ "retryable": true }))
+    try_again(format!("the owner of session {session} could not be determined: {why}"))
 }
 
 impl Front {
