@@ -496,6 +496,7 @@ mod tests {
 
     use super::*;
     use crate::error::code;
+    use crate::origins::{By, COMMAND_LINE, Effect, READ, Rule, WayIn, rule};
 
     fn decode(method: &str, params: Value) -> Result<Command, RpcError> {
         Command::decode(method, &Params::from_value(&params).expect("params"))
@@ -565,6 +566,19 @@ mod tests {
         let needs = |params| decode("createChat", params).expect("decoded").needs();
         assert_eq!(needs(plain), Needs::Grant(Grant::of("chat", "create")));
         assert_eq!(needs(fork), Needs::Grant(Grant::of("chat", "fork")));
+    }
+
+    #[test]
+    fn what_a_client_asks_for_needs_what_the_table_of_origins_says() {
+        let needs = |method, params| decode(method, params).expect("decoded").needs();
+        let read = needs("resourceRead", json!({ "channel": uri::ROOT, "uri": "file:///a" }));
+        assert_eq!(read, Needs::OnScheme { operation: READ, uri: "file:///a".to_owned() });
+        for way in [WayIn::Client, WayIn::Console, WayIn::Editor, WayIn::CommandLine] {
+            assert_eq!(rule(way, Effect::LookUp), Rule::GrantedOnScheme(READ, By::Sender), "{way:?}");
+        }
+        let opened = json!({ "channel": "ahp-terminal:/a", "claim": { "kind": "client", "clientId": "c" } });
+        let terminal = [needs("createTerminal", opened), Needs::Grant(Grant::of("terminal", "input"))];
+        assert_eq!(terminal, [0, 1].map(|at| Needs::Grant(COMMAND_LINE[at].clone())));
     }
 
     #[test]

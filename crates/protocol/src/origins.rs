@@ -107,8 +107,6 @@ pub enum By {
     Sender,
     /// The owner of the session in which it happens.
     SessionOwner,
-    /// The owner of the automation.
-    AutomationOwner,
 }
 
 /// Whether a way in may set off an effect.
@@ -118,6 +116,8 @@ pub enum Rule {
     Never(&'static str),
     /// It may, if someone has the grants; on a host without a users file always.
     Granted(&'static [Grant], By),
+    /// It may, if someone has the grant of this operation on the scheme of the resource; `file` for what a client publishes.
+    GrantedOnScheme(&'static str, By),
     /// It may, without a grant; the text says why.
     Always(&'static str),
     /// As the way in by which it first entered, which is stored with it.
@@ -126,7 +126,7 @@ pub enum Rule {
 
 /// The grants of a command line: it opens a terminal and types into it.
 pub const COMMAND_LINE: &[Grant] = &[Grant::of("terminal", "create"), Grant::of("terminal", "input")];
-const READ_FILE: &[Grant] = &[Grant::of("file", "get")];
+pub(crate) const READ: &str = "get";
 
 /// Returns the rule of a cell.
 pub const fn rule(way: WayIn, effect: Effect) -> Rule {
@@ -216,7 +216,7 @@ const fn slash_command(way: WayIn) -> Rule {
 
 const fn mention(way: WayIn) -> Rule {
     match way {
-        WayIn::Client | WayIn::Console | WayIn::Editor => Rule::Granted(READ_FILE, By::Sender),
+        WayIn::Client | WayIn::Console | WayIn::Editor => Rule::GrantedOnScheme(READ, By::Sender),
         WayIn::CommandLine
         | WayIn::HttpApi
         | WayIn::BotCall
@@ -254,9 +254,9 @@ const fn when(way: WayIn) -> Rule {
 const fn look_up(way: WayIn) -> Rule {
     match way {
         WayIn::Client | WayIn::Console | WayIn::Editor | WayIn::CommandLine => {
-            Rule::Granted(READ_FILE, By::Sender)
+            Rule::GrantedOnScheme(READ, By::Sender)
         }
-        WayIn::Attachment | WayIn::Agent => Rule::Granted(READ_FILE, By::SessionOwner),
+        WayIn::Attachment | WayIn::Agent => Rule::GrantedOnScheme(READ, By::SessionOwner),
         WayIn::Plugin => {
             Rule::Always("with the grants of its configuration entry, or as the code that it is")
         }

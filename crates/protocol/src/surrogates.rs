@@ -69,34 +69,62 @@ impl<'de> Deserialize<'de> for KeyText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         let text = raw.get().as_bytes();
-        let is_string = text.first() == Some(&b'"');
-        let read =
-            is_string.then(|| distinct(text)).flatten().map_or_else(|| serde_json::from_slice(text), Ok);
-        read.map(Self).map_err(Error::custom)
+        if let Some(text) = distinct(text) {
+            return Ok(Self(text));
+        }
+        let text: String = serde_json::from_slice(text).map_err(Error::custom)?;
+        Ok(Self(if text.contains(char::REPLACEMENT_CHARACTER) { told_from_halves(&text) } else { text }))
     }
 }
 
 /// Returns a text that tells lone surrogates apart, for a JSON string that has any: each becomes U+FFFD and its four digits.
 /// [`read_json`] reads them all as the same character, so that keys of such texts would be equal.
 pub fn distinct(string: &[u8]) -> Option<String> {
-    if !string.contains(&b'\\') {
+    let inner = string.strip_prefix(b"\"")?;
+    if !inner.contains(&b'\\') {
         return None;
     }
-    let mended = well_formed(string)?;
-    let (mut text, mut at) = (Vec::with_capacity(string.len()), 0);
-    while at < mended.len() {
-        let (length, digits) = match mended.get(at..at + ESCAPE) {
-            Some(escape) if escape == REPLACED && escape != &string[at..at + ESCAPE] => {
-                (ESCAPE, &string[at + 2..at + ESCAPE])
-            }
-            _ if mended[at] == b'\\' => (2.min(mended.len() - at), &b""[..]),
-            _ => (1, &b""[..]),
-        };
-        text.extend_from_slice(&mended[at..at + length]);
-        text.extend(digits.to_ascii_lowercase());
-        at += length;
+    let inner = inner.strip_suffix(b"\"").unwrap_or(inner);
+    let mended = well_formed(inner)?;
+    let (mut text, mut begin, mut at) = (String::with_capacity(string.len()), 0, 0);
+    while at < inner.len() {
+        if mended[at..].starts_with(REPLACED) && !inner[at..].starts_with(REPLACED) {
+            text.push_str(&told_from_halves(&unescaped(&inner[begin..at])?));
+            text.push(char::REPLACEMENT_CHARACTER);
+            text.extend(
+                inner[at + 2..at + ESCAPE].iter().map(|digit| char::from(digit.to_ascii_lowercase())),
+            );
+            at += ESCAPE;
+            begin = at;
+        } else {
+            at += if inner[at] == b'\\' { 2 } else { 1 };
+        }
     }
-    serde_json::from_slice(&text).ok()
+    text.push_str(&told_from_halves(&unescaped(&inner[begin..])?));
+    Some(text)
+}
+
+/// Returns the text of a part of a JSON string.
+fn unescaped(part: &[u8]) -> Option<String> {
+    serde_json::from_slice(&[b"\"", part, b"\""].concat()).ok()
+}
+
+/// Returns a text in which no U+FFFD is followed by the digits of a surrogate: `fffd` is inserted after such a one, and
+/// after one that is followed by `fffd`.
+fn told_from_halves(text: &str) -> String {
+    let mut told = String::with_capacity(text.len());
+    for (at, part) in text.split(char::REPLACEMENT_CHARACTER).enumerate() {
+        if at > 0 {
+            told.push(char::REPLACEMENT_CHARACTER);
+            let digits = part.get(..4).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+            let code = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+            if matches!(code, Some(0xd800..=0xdfff | 0xfffd)) {
+                told.push_str("fffd");
+            }
+        }
+        told.push_str(part);
+    }
+    told
 }
 
 #[derive(PartialEq)]
@@ -181,7 +209,9 @@ mod tests {
         }
         assert_eq!(distinct(br#""\\\ud800""#).as_deref(), Some("\\\u{fffd}d800"));
         assert_eq!(distinct(br#""\\ud800""#), None, "an escaped backslash");
+        assert_eq!(distinct(r#""�fffd\ud800""#.as_bytes()).as_deref(), Some("�fffdfffd\u{fffd}d800"));
         let key = |text: &str| serde_json::from_str::<KeyText>(text).map(|KeyText(text)| text).ok();
+        assert_eq!(key(r#""\ufffd d800""#).as_deref(), Some("\u{fffd} d800"));
         assert_eq!(key(r#""a\ud800""#).as_deref(), Some("a\u{fffd}d800"));
         assert_eq!(key(r#" "a\u00e9" "#).as_deref(), Some("aé"));
         assert_eq!([key("5"), key("null"), key("[\"\\ud800\"]")], [None, None, None]);
@@ -216,6 +246,18 @@ mod tests {
             let units: Vec<u16> = units.into_iter().map(|(unit, _)| unit).collect();
             let read: Value = read_json(format!("[\"{text}\"]").as_bytes()).expect("JSON");
             prop_assert_eq!(read, json!([String::from_utf16_lossy(&units)]));
+        }
+
+        #[test]
+        fn keys_of_different_texts_differ(texts in proptest::array::uniform2(proptest::collection::vec(
+            prop_oneof![Just("\\ud800"), Just("\\udfff"), Just("�"), Just("\\ufffd"), Just("fffd"), Just("d800"), Just("dfff"), Just("x")],
+            0..6,
+        ))) {
+            let texts = texts.map(|parts| format!("\"{}\"", parts.concat()));
+            let keys = texts.each_ref().map(|text| serde_json::from_str::<KeyText>(text).map(|key| key.0).ok());
+            // The spellings of one text.
+            let same = texts[0].replace("\\ufffd", "�") == texts[1].replace("\\ufffd", "�");
+            prop_assert_eq!(keys[0] == keys[1], same, "{:?} {:?}", texts, keys);
         }
 
         #[test]

@@ -13,11 +13,12 @@ use ostler_contract::{Budget, Charge, Value, json};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::answers::{Answers, OpenRequest, UNANSWERED};
 use crate::limits;
 use crate::masks::Masks;
+use crate::parsed::{Name, Parsed};
 use crate::protocol::Update;
 use crate::reading::{Unread, incoming_lines, values_of_an_agent};
 use crate::weight::text_size;
@@ -219,7 +220,7 @@ impl Wire {
         let (noise, answers, gate) = (Noise::default(), Answers::new(), Gate::default());
         let broken = Broken::default();
         let (reading, read) = watch::channel(());
-        let taken = Arc::new(Notify::new());
+        let parsed = Parsed::default();
         let unread = Unread {
             noise: noise.clone(),
             masks: masks.clone(),
@@ -227,12 +228,12 @@ impl Wire {
             answers: answers.clone(),
             tell: tell.clone(),
             values: values_of_an_agent(),
-            taken: taken.clone(),
+            parsed: parsed.clone(),
         };
         let incoming_lines = incoming_lines((stdout, reading), unread);
         let lines = Lines::new(outgoing(stdin, answers.clone(), read), noted(incoming_lines, broken.clone()));
         let (waiting, answered) = (Budget::new(WAITING_BYTES), answers.clone());
-        let handler = Handler { tell, waiting, gate, taken, answers: answered, offer, masks: masks.clone() };
+        let handler = Handler { tell, waiting, gate, parsed, answers: answered, offer, masks: masks.clone() };
         let receive =
             async move |message: Dispatch<UntypedMessage, UntypedMessage>,
                         _connection: ConnectionTo<Agent>| { handler.receive(message).await };
@@ -312,8 +313,7 @@ struct Handler {
     /// The budget of messages that wait for the conversation.
     waiting: Budget,
     gate: Gate,
-    /// Notified when a message was taken.
-    taken: Arc<Notify>,
+    parsed: Parsed,
     answers: Answers,
     offer: Offer,
     masks: Masks,
@@ -321,8 +321,13 @@ struct Handler {
 
 impl Handler {
     async fn receive(&self, message: Dispatch<UntypedMessage, UntypedMessage>) -> Result<(), Error> {
+        let name = match &message {
+            Dispatch::Notification(message) => Name::Notification(message.method.clone()),
+            Dispatch::Request(_, responder) => Name::of_id(responder.id()),
+            Dispatch::Response(_, router) => Name::of_id(router.id()),
+        };
         let received = self.take(message).await;
-        self.taken.notify_waiters();
+        self.parsed.taken(&name);
         received
     }
 

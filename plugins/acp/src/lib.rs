@@ -24,6 +24,7 @@ mod masks;
 mod mcp;
 mod opening;
 mod options;
+mod parsed;
 mod permissions;
 mod presets;
 mod prompt;

@@ -1,23 +1,24 @@
 //! Reads the messages of an agent from its stdout.
 
 use std::io;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use futures::Stream;
 use ostler_contract::Budget;
 use ostler_contract::budget::{SMALL, VALUE};
 use ostler_contract::protocol::message::count_values;
+use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::ChildStdout;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::agent_connection::{Gate, Incoming, Noise};
 use crate::answers::Answers;
 use crate::errors::plain;
 use crate::limits;
 use crate::masks::Masks;
+use crate::parsed::{Name, Parsed};
 
 /// The longest message, in bytes. A longer one ends the connection.
 const LONGEST: usize = 16 << 20;
@@ -31,8 +32,6 @@ const NOISE_SHOWN: usize = 200;
 const PARSED: usize = 64 << 20;
 /// The share of one agent, so that others do not wait for it.
 const PARSED_OF_AN_AGENT: usize = PARSED / 4;
-/// How long a long message counts against it while its conversation does not take it.
-const TAKEN: Duration = Duration::from_secs(10);
 
 /// The budget of the values of long messages, which are charged before they are parsed.
 static VALUES_OF_MESSAGES: LazyLock<Budget> = LazyLock::new(|| Budget::new(PARSED));
@@ -57,8 +56,8 @@ pub struct Unread {
     pub tell: mpsc::Sender<Incoming>,
     /// The budget of the values of its long messages.
     pub values: Budget,
-    /// Notified when a message was taken.
-    pub taken: Arc<Notify>,
+    /// Its messages that are not taken yet.
+    pub parsed: Parsed,
 }
 
 /// Reads the agent's messages, one per line. Lines that are not JSON objects are skipped; the first one is retained.
@@ -92,9 +91,9 @@ impl Unread {
         let mut wasted = 0;
         loop {
             let Some(line) = next_line(stdout).await? else { return Ok(None) };
-            match message_kind(&line) {
-                Some(kind) => {
-                    if self.charge(&line, kind).await? {
+            match name_of(&line) {
+                Some(name) => {
+                    if self.charge(&line, name).await? {
                         return Ok(Some(line));
                     }
                 }
@@ -115,57 +114,42 @@ impl Unread {
     }
 
     /// Charges the values of a message before it is parsed. Returns `false` for a notification with too many.
-    async fn charge(&self, line: &str, kind: MessageKind) -> io::Result<bool> {
+    async fn charge(&self, line: &str, name: Name) -> io::Result<bool> {
         if line.len() <= SMALL {
+            self.parsed.read(name, None);
             return Ok(true);
         }
         let values = count_values(line.as_bytes());
         if values > limits::VALUES {
             let most = limits::VALUES;
-            return match kind {
-                MessageKind::Notification => {
+            return match name {
+                Name::Notification(_) => {
                     let left_out = format!("a message of more than {most} values is left out");
                     let _ = self.tell.try_send(Incoming::LeftOut(left_out));
                     Ok(false)
                 }
-                MessageKind::RequestOrAnswer => Err(io::Error::other(format!(
+                Name::RequestOrAnswer(_) => Err(io::Error::other(format!(
                     "it sent a request or an answer of more than {most} values"
                 ))),
             };
         }
-        // From here on, so that no message is missed.
-        let taken = self.taken.clone().notified_owned();
-        if let Some(charge) = self.values.take(line.len() + values * VALUE).await {
-            // Messages that the connection handles by itself are never taken.
-            tokio::spawn(async move {
-                let _ = tokio::time::timeout(TAKEN, taken).await;
-                drop(charge);
-            });
-        }
+        let charge = self.values.take(line.len() + values * VALUE).await;
+        self.parsed.read(name, charge);
         Ok(true)
     }
 }
 
-/// The kind of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum MessageKind {
-    Notification,
-    RequestOrAnswer,
-}
-
-/// Returns whether a line is a notification, or a request or an answer; `None` if it is no message.
-fn message_kind(line: &str) -> Option<MessageKind> {
+/// Returns the name of a message; `None` if the line is none.
+fn name_of(line: &str) -> Option<Name> {
     #[derive(serde::Deserialize)]
-    struct Members {
-        method: Option<serde::de::IgnoredAny>,
-        id: Option<serde::de::IgnoredAny>,
+    struct Members<'a> {
+        #[serde(borrow)]
+        method: Option<&'a RawValue>,
+        #[serde(borrow)]
+        id: Option<&'a RawValue>,
     }
-    let members = serde_json::from_str::<Members>(line).ok()?;
-    match (members.id, members.method) {
-        (Some(_), _) => Some(MessageKind::RequestOrAnswer),
-        (None, Some(_)) => Some(MessageKind::Notification),
-        (None, None) => None,
-    }
+    let members = serde_json::from_str::<Members<'_>>(line).ok()?;
+    Name::of(members.id, members.method)
 }
 
 async fn next_line(stdout: &mut BufReader<ChildStdout>) -> io::Result<Option<String>> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, LazyLock};
@@ -41,6 +41,18 @@ const SMALL_OUTPUT: usize = 1 << 20;
 const MEMORY: usize = 384 << 20;
 /// The retained size of an error message, in bytes.
 const MESSAGE_LIMIT: u64 = 16 << 10;
+
+/// The variable with the value of a switch.
+const OFF: &str = "OSTLER_GIT_OFF";
+
+/// Returns the argument that switches off the hook of a key of a configuration, `hook.<name>.<variable>`, if it is one. It is
+/// none of `-c`, because names can contain `=`.
+fn hook_switch(key: &[u8]) -> Option<OsString> {
+    let rest = key.get(..5).filter(|section| section.eq_ignore_ascii_case(b"hook.")).map(|_| &key[5..])?;
+    let name = &rest[..rest.iter().rposition(|byte| *byte == b'.')?];
+    let argument = [b"--config-env=hook.", name, b".enabled=", OFF.as_bytes()].concat();
+    Some(OsString::from_vec(argument))
+}
 
 static OUTPUTS: LazyLock<Budget> = LazyLock::new(|| Budget::new(MEMORY));
 static RUNNING: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(AT_A_TIME));
@@ -151,9 +163,16 @@ impl Git {
         Self::new(directory, ChildKind::Git, false).args(SETTINGS)
     }
 
-    /// A write that the host makes of its own accord: as a read, it runs nothing that the repository configures.
-    pub(crate) fn housekeeping(directory: &Path) -> Self {
-        Self::new(directory, ChildKind::Git, true).args(SETTINGS)
+    /// A write that the host makes of its own accord: as a read, it runs nothing that the repository configures. Later
+    /// versions of git run hooks that a configuration names one by one; they are switched off one by one.
+    pub(crate) async fn housekeeping(directory: &Path) -> Result<Self, Failure> {
+        let listed = Self::read(directory).args(["config", "--list", "--includes", "--name-only", "-z"]);
+        let listed = listed.run().await?;
+        let mut hooks: Vec<OsString> = listed.split(|byte| *byte == 0).filter_map(hook_switch).collect();
+        hooks.sort();
+        hooks.dedup();
+        let git = Self::new(directory, ChildKind::Git, true).args(SETTINGS);
+        Ok(git.args(hooks).env(OFF, "false"))
     }
 
     /// A write, with the hooks, the signing and the credentials of the user who runs the daemon.
@@ -352,6 +371,25 @@ fn failure(name: &str, status: ExitStatus, said: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn the_hosts_own_writes_switch_off_each_hook_of_a_configuration() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let init = Git::write(folder.path()).args(["init", "--quiet"]).run().await;
+        assert!(init.is_ok(), "{init:?}");
+        let names = ["plain", "with.dot", "with=sign", "With Spaces"];
+        for name in names {
+            for (key, value) in [("command", "touch ran"), ("event", "reference-transaction")] {
+                let set = Git::write(folder.path()).args(["config", &format!("hook.{name}.{key}"), value]);
+                assert!(set.run().await.is_ok(), "{name}");
+            }
+        }
+        for name in names {
+            let git = Git::housekeeping(folder.path()).await.expect("git");
+            let enabled = git.args(["config", "--get", &format!("hook.{name}.enabled")]).text().await;
+            assert_eq!(enabled.as_deref(), Ok("false"), "{name}");
+        }
+    }
 
     #[tokio::test]
     async fn failures_are_told_apart() {

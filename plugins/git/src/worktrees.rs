@@ -227,9 +227,12 @@ impl Making {
         for link in &links {
             let _ = tokio::fs::remove_file(path.join(link)).await;
         }
-        let remove = || Git::housekeeping(&main).args(["worktree", "remove", "--force"]).arg(path);
+        let remove = async || {
+            let git = Git::housekeeping(&main).await?;
+            Ok::<_, Failure>(git.args(["worktree", "remove", "--force"]).arg(path))
+        };
         if is_half_made(&repository.git_dir) {
-            remove().arg("--force").run().await?;
+            remove().await?.arg("--force").run().await?;
         } else {
             // Without --force, git would look into the files with the filters that the repository names.
             if let Some(work) = submodules::work_in(path, &repository.git_dir).await? {
@@ -238,7 +241,7 @@ impl Making {
             if submodules::has_changes(path).await? {
                 return Err(refused(format!("{} contains modified or untracked files", path.display())));
             }
-            remove().run().await?;
+            remove().await?.run().await?;
         }
         self.trees.forget(path);
         Ok(())
@@ -290,11 +293,11 @@ async fn verify(main: &Path, path: &Path) -> Result<(), Thrown> {
 /// Removes a tree that could not be created, the folder that was created for it, and its new branch.
 async fn clean_up(main: &Path, path: &Path, new_branch: Option<&str>) {
     let remove = ["worktree", "remove", "--force", "--force"];
-    let removed = Git::housekeeping(main).args(remove).arg(path).run().await;
-    if removed.is_err() {
+    let git = async |arguments: &[&OsStr]| Git::housekeeping(main).await?.args(arguments).run().await;
+    if git(&[&remove.map(OsStr::new)[..], &[path.as_os_str()]].concat()).await.is_err() {
         // Nothing was there before.
         let _ = tokio::fs::remove_dir_all(path).await;
-        let _ = Git::housekeeping(main).args(["worktree", "prune"]).run().await;
+        let _ = git(&["worktree", "prune"].map(OsStr::new)).await;
     }
     if let Some(branch) = new_branch {
         let _ = remove_branch(main, branch).await;
@@ -364,11 +367,12 @@ async fn remove_branch(repository: &Path, branch: &str) -> Result<bool, Thrown> 
             && !Path::new(path).exists()
         {
             let remove = ["worktree", "remove", "--force", "--force", path];
-            Git::housekeeping(repository).args(remove).run().await?;
+            Git::housekeeping(repository).await?.args(remove).run().await?;
         }
     }
     // Git itself refuses a branch that is checked out somewhere.
-    Git::housekeeping(repository).args(["branch", "--quiet", "-D", "--", branch]).run().await?;
+    let remove = ["branch", "--quiet", "-D", "--", branch];
+    Git::housekeeping(repository).await?.args(remove).run().await?;
     Ok(true)
 }
 

@@ -14,6 +14,7 @@ use ostler_contract::points::{
 use ostler_contract::registry::{Owned, Registrant};
 use ostler_contract::{Budget, Call, Charge, HostFunction, Thrown, json, limit};
 use ostler_protocol::grants::Grant;
+use ostler_protocol::origins::{Effect, WayIn};
 use ostler_protocol::wire::state::ResourceWatchState;
 use ostler_protocol::{RpcError, Version, uri};
 use parking_lot::Mutex;
@@ -44,6 +45,10 @@ pub(crate) struct Watch {
     stop: Option<Call<fn()>>,
 }
 
+/// The scheme whose grants are asked for what a client publishes.
+pub(crate) const CLIENTS: &str = "file";
+/// What a session asks for, its agent or an attachment of its messages.
+const LOOK_UP: (WayIn, Effect) = (WayIn::Agent, Effect::LookUp);
 /// The maximum number of open watches of a connection and in total, because systems limit them per user, and other
 /// programs need them too.
 const WATCHES_OF_ONE: usize = 32;
@@ -123,12 +128,12 @@ impl Resources {
     pub(crate) async fn content_for(&self, asker: &Asker, uri: &str) -> Result<ResourceContent, Thrown> {
         let owner = asker.owner.as_deref().unwrap_or("nobody").to_owned();
         if let Some(client) = self.publisher(uri, asker)? {
-            self.access.require_of(&owner, &Grant::on("file", "get"))?;
+            self.access.require_effect(LOOK_UP, &owner, Some(CLIENTS))?;
             return Ok(self.read_published(&client, uri).await?);
         }
         let provider = self.provider(uri)?;
         let reader = self.access.reader_for(&owner);
-        if let Err(refusal) = self.access.require_of(&owner, &Grant::on(&provider.scheme, "get")) {
+        if let Err(refusal) = self.access.require_effect(LOOK_UP, &owner, Some(&provider.scheme)) {
             let admitted = match (&provider.provider.authorize, &reader) {
                 (Some(authorize), Some(reader)) => {
                     authorize.within(limit::AUTHORIZE, (uri.to_owned(), reader.clone())).await?

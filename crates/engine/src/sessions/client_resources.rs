@@ -4,13 +4,15 @@
 
 use std::collections::VecDeque;
 
+use ostler_contract::Thrown;
 use ostler_contract::points::ResourceContent;
-use ostler_contract::{Grant, Thrown};
 use ostler_protocol::names::meta_key;
+use ostler_protocol::origins::{Effect, WayIn};
 use ostler_protocol::wire::state::{Message, MessageAttachment};
 use parking_lot::Mutex;
 
 use super::SessionEntry;
+use crate::resources::CLIENTS;
 use crate::resources::published::Asker;
 use crate::sessions::Sessions;
 
@@ -88,7 +90,9 @@ impl Sessions {
             return Some(Err(ostler_protocol::RpcError::not_found(why).into()));
         };
         let owner = entry.owner.as_deref().unwrap_or("nobody");
-        if let Err(refused) = self.access.require_of(owner, &Grant::on("file", "get")) {
+        if let Err(refused) =
+            self.access.require_effect((WayIn::Attachment, Effect::LookUp), owner, Some(CLIENTS))
+        {
             return Some(Err(refused.into()));
         }
         let read = self.resources.read_published(&publisher, uri).await;

@@ -2,11 +2,12 @@
 
 use ostler_contract::points::{MachineProcess, SessionComputer, SessionTerminalRequest};
 use ostler_contract::{HostFunction, Thrown};
+use ostler_protocol::origins::Effect;
 use ostler_protocol::wire::state::Message;
 
 use super::actor::Actor;
 use super::backend::Tell;
-use super::senders::{grants_of_command_line, sender_of, way_of, who};
+use super::senders::{sender_of, way_of, who};
 use crate::workspace::terminals::PREFIX;
 
 /// The title of the terminal of a command line.
@@ -25,15 +26,14 @@ impl Actor {
         let command = self.command_line_of(message)?;
         let sender = sender_of(message);
         let open = self.terminals_of(&self.chats[at], sender.clone())?.open;
-        let (access, grants) = (self.sessions.access.clone(), grants_of_command_line(way_of(message)?)?);
+        let (access, way) = (self.sessions.access.clone(), way_of(message)?);
         let (turn, line) = (turn.to_owned(), command.to_owned());
         let (of_turn, provider) = (turn.clone(), self.entry.provider.clone());
         let computer = self.computer_of(&self.paths_of(&self.chats[at]));
         let run = HostFunction::new(move |(tool_call_id,): (Option<String>,)| {
             let (open, computer, line) = (open.clone(), computer.clone(), line.clone());
             // The backend may have taken long to start.
-            let refused =
-                grants.iter().find_map(|grant| access.require_still(who(sender.as_deref()), grant).err());
+            let allowed = access.require_effect((way, Effect::CommandLine), who(sender.as_deref()), None);
             let request = SessionTerminalRequest {
                 name: Some(COMMAND_TITLE.to_owned()),
                 turn_id: Some(of_turn.clone()),
@@ -41,9 +41,7 @@ impl Actor {
                 ..SessionTerminalRequest::default()
             };
             async move {
-                if let Some(refused) = refused {
-                    return Err(refused.into());
-                }
+                allowed?;
                 let request = match computer {
                     Some(computer) => in_machine(&computer, line, request).await?,
                     None => SessionTerminalRequest { command: Some(line), ..request },

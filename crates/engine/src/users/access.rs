@@ -7,6 +7,7 @@ use ostler_contract::owner::Owner;
 use ostler_contract::points::Reader;
 use ostler_protocol::RpcError;
 use ostler_protocol::grants::Grant;
+use ostler_protocol::origins::{Effect, Rule, WayIn, rule};
 
 use super::clients::Clients;
 use super::principal::{Gate, Principal};
@@ -50,6 +51,32 @@ impl Access {
         match by_issuer.is_some_and(|person| person.grants.iter().any(|held| held.covers(asked))) {
             true => Ok(()),
             false => self.require_of(owner, asked),
+        }
+    }
+
+    /// Checks, when it is about to happen, that an effect of what entered the host by a way may happen. `who` is the one whom
+    /// the rule asks, the sender or the owner of the session; `scheme` that of a resource.
+    ///
+    /// # Errors
+    /// `-32009` if no rule of the table of origins lets it happen, or `who` lacks what the rule asks.
+    pub(crate) fn require_effect(
+        &self,
+        (way, effect): (WayIn, Effect),
+        who: &str,
+        scheme: Option<&str>,
+    ) -> Result<(), RpcError> {
+        match (rule(way, effect), scheme) {
+            (Rule::Always(_), _) => Ok(()),
+            (Rule::Granted(grants, _), _) => {
+                grants.iter().try_for_each(|grant| self.require_still(who, grant))
+            }
+            (Rule::GrantedOnScheme(operation, _), Some(scheme)) => {
+                self.require_still(who, &Grant::on(scheme, operation))
+            }
+            (Rule::Never(_) | Rule::AsEntered | Rule::GrantedOnScheme(..), _) => {
+                let (way, effect) = (way.name(), effect.name());
+                Err(RpcError::permission_denied(format!("what enters by {way} sets off no {effect}")))
+            }
         }
     }
 

@@ -16,13 +16,18 @@ fn said(rule: Rule) -> String {
         Rule::AsEntered => "as the way by which it first entered".to_owned(),
         Rule::Granted(grants, by) => {
             let grants: Vec<String> = grants.iter().map(|grant| format!("`{grant}`")).collect();
-            let whose = match by {
-                By::Sender => "the sender",
-                By::SessionOwner => "the owner of the session",
-                By::AutomationOwner => "the owner of the automation",
-            };
-            format!("yes, if {whose} has {}", grants.join(" and "))
+            format!("yes, if {} has {}", whose(by), grants.join(" and "))
         }
+        Rule::GrantedOnScheme(operation, by) => {
+            format!("yes, if {} has `{operation}` on the scheme of the resource", whose(by))
+        }
+    }
+}
+
+fn whose(by: By) -> &'static str {
+    match by {
+        By::Sender => "the sender",
+        By::SessionOwner => "the owner of the session",
     }
 }
 
