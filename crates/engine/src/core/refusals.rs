@@ -51,15 +51,18 @@ impl From<String> for Rejection {
     }
 }
 
-impl From<&String> for Rejection {
-    fn from(why: &String) -> Self {
-        why.clone().into()
-    }
-}
-
 impl From<&str> for Rejection {
     fn from(why: &str) -> Self {
         why.to_owned().into()
+    }
+}
+
+impl From<Rejection> for RpcError {
+    fn from(rejection: Rejection) -> Self {
+        match rejection.is_retryable {
+            true => try_again(&rejection.why),
+            false => Self::internal(rejection.why),
+        }
     }
 }
 

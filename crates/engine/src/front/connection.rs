@@ -338,7 +338,7 @@ impl Connection {
                 match decoded {
                     Some(Ok(Notification::DispatchAction(dispatch))) => {
                         if let Err(unknown) = self.knows_users().await {
-                            return self.refuse_unsent(&dispatch, &unknown.message);
+                            return self.refuse_unsent(&dispatch, &unknown);
                         }
                         let dispatch = match self.front.relay() {
                             None => dispatch,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_session};
+use ostler_contract::limit;
 use ostler_contract::points::{Agent, Emit};
 use ostler_contract::registry::Owned;
 use ostler_protocol::Version;
@@ -255,6 +256,7 @@ impl Actor {
     }
 
     async fn handle(&mut self, message: ToSession) -> Option<End> {
+        self.storing.is_unstored = false;
         match message {
             ToSession::Emit { chat, channel, action } => {
                 if let Some(at) = self.chat_numbered(chat) {
@@ -367,12 +369,12 @@ impl Actor {
             ToSession::CloseChat { spelled, place, answer } => {
                 let outcome = self.close_chat(&place, &spelled).await;
                 self.settle();
-                let _ = answer.send(outcome);
+                let _ = answer.send(outcome.and_then(|()| self.acknowledge()));
             }
             ToSession::MoveWithin { spelled, place, after, answer } => {
                 let outcome = self.move_within(&place, &spelled, after.as_deref()).await;
                 self.settle();
-                let _ = answer.send(outcome);
+                let _ = answer.send(outcome.and_then(|()| self.acknowledge()));
             }
             ToSession::LendChat { spelled, place, answer } => {
                 if let Err(Ok(lent)) = answer.send(self.lend_chat(&place, &spelled)) {
@@ -414,13 +416,13 @@ impl Actor {
             ToSession::Unwatched => self.busy_at = Instant::now(),
             ToSession::Rest => self.rest = true,
             ToSession::Dispose { done } => {
-                let _ = done.send(self.dispose().await);
-                return Some(End::Disposed);
+                let is_disposed = self.dispose().await;
+                let _ = done.send(is_disposed);
+                return is_disposed.then_some(End::Disposed);
             }
             ToSession::Abandoned => {
                 if self.is_abandoned() {
-                    self.dispose().await;
-                    return Some(End::Disposed);
+                    return self.dispose().await.then_some(End::Disposed);
                 }
             }
             ToSession::Close { done } => {
@@ -549,7 +551,7 @@ impl Actor {
             .map(|chat| chat.kept_at + KEEP_EVERY)
             .min();
         let sleep = (self.is_idle() && self.can_rest()).then(|| self.busy_at + SLEEP_AFTER);
-        [gathered, unkept, self.deferred.due(), sleep].into_iter().flatten().min()
+        [gathered, unkept, self.deferred.due(), self.storing.owed_at, sleep].into_iter().flatten().min()
     }
 
     async fn tick(&mut self) {
@@ -565,6 +567,9 @@ impl Actor {
         }
         if self.deferred.due().is_some_and(|due| due <= now) {
             self.write_deferred();
+        }
+        if self.storing.owed_at.is_some_and(|due| due <= now) {
+            self.pay(now + limit::STORE).await;
         }
         self.settle();
     }

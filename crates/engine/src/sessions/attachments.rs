@@ -14,6 +14,7 @@ use ostler_protocol::{RpcError, uri};
 use super::SessionEntry;
 use super::chat::Chat;
 use crate::core::long_work::long_work;
+use crate::core::refusals::Rejection;
 use crate::sessions::Sessions;
 
 /// Maximum size of an attachment that stays in its message, in bytes.
@@ -94,7 +95,11 @@ impl Sessions {
 
     /// Stores the large attachments of a message before the message is accepted, and replaces them with references. If
     /// no store persists attachments, they stay inline.
-    pub(super) async fn store_attachments(&self, session: &str, message: &mut Message) -> Result<(), String> {
+    pub(super) async fn store_attachments(
+        &self,
+        session: &str,
+        message: &mut Message,
+    ) -> Result<(), Rejection> {
         let store = self.attachment_store().and_then(|store| store.set_attachment.as_ref());
         let Some(set) = store else { return Ok(()) };
         for attachment in message.attachments.iter_mut().flatten() {
@@ -119,7 +124,8 @@ impl Sessions {
             };
             let stored = set.within(limit::STORE, (session.to_owned(), id.clone(), kept)).await;
             stored.map_err(|why| {
-                format!("the attachment {} could not be stored: {}", inline.label, why.message)
+                let label = &inline.label;
+                Rejection::retryable(format!("the attachment {label} could not be stored: {}", why.message))
             })?;
             *attachment = MessageAttachment::Resource(MessageResourceAttachment {
                 label: inline.label.clone(),

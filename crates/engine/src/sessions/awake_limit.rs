@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ostler_contract::limit;
 use ostler_protocol::RpcError;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -223,6 +224,10 @@ impl Actor {
         // The next load of the session reads the store.
         self.settle_writes().await;
         self.keep_unsaved().await;
+        if !self.pay(Instant::now() + limit::STORE).await {
+            self.busy_at = Instant::now();
+            return false;
+        }
         {
             let mut resting = self.entry.mailbox.lock();
             if !inbox.is_empty() || !matches!(*resting, Resting::Open(..)) {

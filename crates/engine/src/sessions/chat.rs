@@ -17,6 +17,7 @@ use tracing::Span;
 
 use super::backend::Backend;
 use super::size::Size;
+use super::stored_end::StoredEnd;
 use super::storing::Before;
 use super::summary::{flags_in, marks};
 use super::text_length::text_in;
@@ -58,10 +59,12 @@ pub(super) struct Chat {
     pub backend_id: Option<String>,
     /// Whether the title was set explicitly rather than derived.
     pub titled: bool,
-    /// The sender of the running turn.
+    /// The sender of the latest turn.
     pub sender: Option<String>,
-    /// The backend's id of the running turn.
+    /// The backend's id of the latest turn.
     pub transcript_id: Option<String>,
+    /// Whether the last turn is stored.
+    pub end: StoredEnd,
     /// The usage already recorded for the running turn, if usage is recorded per report.
     pub counted: Option<Box<(String, Taken)>>,
     /// When the running turn was last stored.
@@ -217,6 +220,7 @@ impl Chat {
             titled: !title.is_empty(),
             sender: None,
             transcript_id: None,
+            end: StoredEnd::default(),
             counted: None,
             kept_at: Instant::now(),
             unkept: false,

@@ -412,7 +412,7 @@ async fn first_message(
     let model = message.model.as_ref().map(|model| model.id.as_str());
     let wanted = Use { agent: &entry.provider, model, computer: None };
     sessions.access.may_use(sender, &sessions.charged_to(entry), wanted).await?;
-    sessions.store_attachments(&entry.id, message).await.map_err(RpcError::internal)
+    sessions.store_attachments(&entry.id, message).await.map_err(RpcError::from)
 }
 
 fn cannot_fork(turn: &str) -> RpcError {

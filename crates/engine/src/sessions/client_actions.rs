@@ -20,7 +20,7 @@ use super::mailbox::{Dispatch, ToSession};
 use crate::core::fanout::{Origin, rejection};
 use crate::core::long_work::long_work;
 use crate::core::refusals::{
-    FOLDERS_IN_USE, NO_SUCH_CHAT, NOT_STORED, Rejection, does_not_belong, lacks_field, one_folder,
+    FOLDERS_IN_USE, NO_SUCH_CHAT, Rejection, does_not_belong, lacks_field, one_folder,
 };
 use crate::core::tasks;
 use crate::core::titles::named;
@@ -46,11 +46,11 @@ impl Actor {
         self.storing.is_unstored = false;
         if let Some(Err(why)) = &dispatch.room {
             self.flush_out();
-            return dispatch.refuse(why, self.core.fanout.seq());
+            return dispatch.refuse(Rejection::retryable(why), self.core.fanout.seq());
         }
         let action = match long_work(dispatch.length, || read(&dispatch, || self.core.clock.iso())) {
             Ok(action) => action,
-            Err(why) => return self.reject(&dispatch, &why),
+            Err(why) => return self.reject(&dispatch, why),
         };
         if let StateAction::SessionConfigChanged(changed) = &action
             && let Some(at) = self.chat_at(&Place::DefaultChat)
@@ -84,11 +84,12 @@ impl Actor {
     pub(super) fn answer_failure(&mut self, dispatch: &Dispatch, outcome: Refused) {
         match outcome {
             Err(why) => self.reject(dispatch, why),
-            // There is no echo.
-            Ok(()) if self.storing.has_failed || self.storing.is_unstored => {
-                self.reject(dispatch, Rejection::retryable(NOT_STORED));
+            // Without an echo, it is rejected.
+            Ok(()) => {
+                if let Err(why) = self.acknowledge() {
+                    self.reject(dispatch, &why);
+                }
             }
-            Ok(()) => {}
         }
     }
 

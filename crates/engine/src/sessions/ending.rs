@@ -1,8 +1,10 @@
 //! The end of a session: for its clients, when the host closes, and by disposal.
 
 use ostler_contract::events::{Event, TurnStatus};
+use ostler_contract::limit;
 use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{SessionActiveClientRemovedAction, StateAction};
+use tokio::time::Instant;
 
 use super::SessionEntry;
 use super::actor::Actor;
@@ -50,19 +52,29 @@ impl Actor {
         self.active_clients_changed();
     }
 
-    /// Ends the running turns and closes the backends.
+    /// Stores the running turns, ends them and closes the backends.
     pub(super) async fn close(&mut self, reason: &str) {
         for at in 0..self.chats.len() {
             self.flush_gathered(at);
-            if let Some(turn) = self.chats[at].running().map(str::to_owned) {
+            if self.chats[at].running().is_some() {
                 self.keep_running_turn(at).await;
-                if self.chats[at].backend.is_some() {
-                    self.cancel_backend(at, turn);
-                }
             }
         }
         self.settle();
         self.settle_writes().await;
+        self.pay(Instant::now() + limit::STORE).await;
+        self.end_backends(reason).await;
+    }
+
+    /// Ends the running turns and closes the backends, without a write.
+    async fn end_backends(&mut self, reason: &str) {
+        for at in 0..self.chats.len() {
+            if let Some(turn) = self.chats[at].running().map(str::to_owned)
+                && self.chats[at].backend.is_some()
+            {
+                self.cancel_backend(at, turn);
+            }
+        }
         self.entry.end();
         let removing = reason == "disposed";
         let closing: Vec<_> = self
@@ -126,9 +138,20 @@ impl Actor {
         self.abandon().await;
     }
 
-    /// Ends the session and deletes it from memory, its backend and the store. Returns whether the store has deleted it.
+    /// Ends the session and deletes it from the store, from memory, and whatever else it has. Returns whether the store has
+    /// deleted it; otherwise nothing else is deleted, and the session goes on, or is read from the store again if the outcome is
+    /// not known.
     pub(super) async fn dispose(&mut self) -> bool {
-        self.close("disposed").await;
+        (0..self.chats.len()).for_each(|at| self.flush_gathered(at));
+        self.settle();
+        self.settle_writes().await;
+        if !self.sessions.delete_stored(&self.entry).await {
+            if self.core.cluster().is_some() || !self.is_still_stored().await {
+                self.not_stored();
+            }
+            return false;
+        }
+        self.end_backends("disposed").await;
         let ids: Vec<String> = self.chats.iter().filter_map(|chat| chat.backend_id.clone()).collect();
         let role = self.entry.names_of_default_chat();
         for chat in &self.chats {
@@ -136,6 +159,14 @@ impl Actor {
             self.core.fanout.end(&chat.uri, if is_default { &role } else { &[] });
         }
         self.entry.end_channels(&self.core.fanout);
-        self.sessions.forget_session(&self.entry, ids).await
+        self.sessions.forget_session(&self.entry, ids).await;
+        true
+    }
+
+    /// Whether the store has the session after a failed deletion. A store handles its calls in their order.
+    async fn is_still_stored(&self) -> bool {
+        let Some(store) = self.store() else { return false };
+        let read = store.config.read(limit::STORE, (self.entry.id.clone(),)).await;
+        matches!(read.known(), Ok(Some(_)))
     }
 }

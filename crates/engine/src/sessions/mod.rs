@@ -60,6 +60,7 @@ mod snapshots;
 mod start;
 mod stop;
 mod store_writes;
+mod stored_end;
 mod storing;
 mod summary;
 mod text_length;

@@ -84,7 +84,7 @@ impl Actor {
                 }
                 match message_of(&mut action) {
                     Some(message) if wanted.attachments => {
-                        sessions.store_attachments(&entry.id, message).await.map_err(Rejection::from)
+                        sessions.store_attachments(&entry.id, message).await
                     }
                     _ => Ok(()),
                 }

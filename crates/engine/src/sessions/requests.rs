@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_contract::points::{ToolChat, ToolSession};
+use ostler_contract::points::{SessionStore, ToolChat, ToolSession};
 use ostler_contract::read::Read;
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::state::{
@@ -60,7 +60,8 @@ impl Sessions {
             let asked = self.access.may_use(request.sender.as_deref(), &charged, wanted).await;
             asked.map_err(|refused| refused.message)?;
         }
-        self.store_attachments(&entry.id, &mut request.message).await?;
+        let stored = self.store_attachments(&entry.id, &mut request.message).await;
+        stored.map_err(|refused| refused.why)?;
         let (taken, wait) = oneshot::channel();
         self.tell(entry, ToSession::Turn { request: Box::new(request), taken });
         wait.await.map_err(|_| SESSION_ENDED.to_owned())?
@@ -105,9 +106,29 @@ impl Sessions {
         }
     }
 
-    /// Cleans up after a session whose state was removed. Returns whether the store has deleted it; if not, it is still listed, and
-    /// is read from the store when it is used again.
-    pub(crate) async fn forget_session(&self, entry: &Arc<SessionEntry>, backend_ids: Vec<String>) -> bool {
+    /// Deletes a session from the store. Returns whether the store has deleted it.
+    pub(crate) async fn delete_stored(&self, entry: &SessionEntry) -> bool {
+        let forget = async |store: &SessionStore| {
+            let deleted = store.forget.within(limit::STORE, (entry.id.clone(),)).await;
+            if let Err(why) = &deleted {
+                self.core.log.warn(format_args!("{} could not be deleted from the store: {why}", entry.uri));
+            }
+            deleted.is_ok()
+        };
+        if let Some(store) = self.core.session_store()
+            && !forget(store).await
+        {
+            return false;
+        }
+        // Nothing finds there what the other store does not have.
+        if let Some(own) = self.core.own_sessions() {
+            forget(own).await;
+        }
+        true
+    }
+
+    /// Cleans up after a session that the store has deleted.
+    pub(crate) async fn forget_session(&self, entry: &Arc<SessionEntry>, backend_ids: Vec<String>) {
         self.workspace.end_terminals_of(&entry.uri).await;
         for id in backend_ids {
             self.delete_copy(entry, &entry.uri, id).await;
@@ -121,14 +142,6 @@ impl Sessions {
             None => {}
         }
         self.workspace.clear_changesets(&entry.uri);
-        for store in self.core.session_store().into_iter().chain(self.core.own_sessions()) {
-            if let Err(why) = store.forget.within(limit::STORE, (entry.id.clone(),)).await {
-                self.core.log.warn(format_args!("{} could not be deleted from the store: {why}", entry.uri));
-                entry.end();
-                self.leave_memory(entry);
-                return false;
-            }
-        }
         self.workspace.leave_computer(&entry.kept()).await;
         let announced = !self.is_draft(entry);
         self.remove(entry);
@@ -148,7 +161,6 @@ impl Sessions {
             let (session, what) = (entry.clone(), Happened::Gone);
             observer.happened(Happening { session, what, running: false, queued: 0, tool_calls: 0 });
         }
-        true
     }
 
     /// Creates a session for a tool: with the same owner and, by default, the directories of the calling session.

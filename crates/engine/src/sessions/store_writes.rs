@@ -135,7 +135,7 @@ impl Actor {
                 set_turn.within(limit::STORE, (self.entry.id.clone(), chat.uri.clone(), place as u64, turn))
             })
         });
-        self.keeping(&chat.uri, write)
+        chat.end.written(self.keeping(&chat.uri, write))
     }
 
     /// Stores all turns of a chat. The future returns whether the writes succeeded.
@@ -223,11 +223,15 @@ impl Actor {
         }
     }
 
-    /// Stores the last turn of each chat, and that no others follow it. All earlier ones were stored when they ended.
+    /// Stores the last turn of each chat where it is not stored, and that no others follow it. All earlier ones were stored when
+    /// they ended.
     pub(super) fn keep_ends_of_chats(&mut self) -> impl Future<Output = bool> + Send + use<> {
         let mut writes = Vec::new();
         for at in (0..self.chats.len()).filter(|at| !self.chats[*at].is_worker()).collect::<Vec<_>>() {
             let is_running = self.chats[at].state.active_turn.is_some();
+            if !is_running && self.chats[at].end.is_stored() {
+                continue;
+            }
             writes.push(match is_running {
                 true => self.keep_running_turn(at).boxed(),
                 false => self.keep_last_turn(at).boxed(),
@@ -256,7 +260,8 @@ impl Actor {
         // A message that is stored as starting would be queued again once its turn is deleted, so the chats are stored
         // too.
         let chats = self.keep_chats();
-        let turns = self.drop_turns_of(&self.chats[chat].uri, place);
+        let chat = &self.chats[chat];
+        let turns = chat.end.written(self.drop_turns_of(&chat.uri, place));
         async move { futures::join!(chats, turns).1 }
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use ostler_contract::limit;
 use ostler_contract::points::Emit;
+use ostler_protocol::RpcError;
 use ostler_protocol::actions::Waits;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{ChatState, Turn};
@@ -26,6 +27,7 @@ use super::store_writes::AGAIN;
 use super::text_length::text_in_turn;
 use crate::core::ids::ConnectionId;
 use crate::core::long_work::long_work;
+use crate::core::refusals::{NOT_STORED, try_again};
 use crate::usage::UsagePer;
 
 /// How long a session waits for a write before it handles other messages. Local stores need a few milliseconds.
@@ -34,6 +36,8 @@ const GRACE: Duration = Duration::from_millis(50);
 const LAST_TRY: Duration = Duration::from_secs(5);
 /// After this time, its sender is answered whether it is stored or not.
 const ANSWER: Duration = Duration::from_secs(8);
+/// How long after a failure what goes on in memory is written again.
+const OWED: Duration = Duration::from_secs(5);
 /// How often the end of a turn is written, at least two seconds apart.
 const MOST_TRIES: usize = 100;
 
@@ -136,8 +140,10 @@ pub(super) struct Storing {
     pub is_serving: bool,
     /// Whether a change could not be stored, so that the state in memory is not the stored one.
     pub has_failed: bool,
-    /// Whether a change of the handled action could not be stored and goes on in memory.
+    /// Whether a change of the handled message could not be stored and goes on in memory.
     pub is_unstored: bool,
+    /// When what goes on in memory is written again; `None` if everything is stored.
+    pub owed_at: Option<Instant>,
     /// The title that subscribers have.
     pub title: Option<String>,
     /// Whether more than the title changes, so that no snapshot of the session can be made.
@@ -186,8 +192,12 @@ impl Actor {
     pub(super) async fn stored<T: Outcome>(&mut self, write: impl Future<Output = T> + Send) -> T {
         let since = Instant::now();
         let stored = self.stored_or_not(write).await;
+        if stored.is_stored() {
+            Box::pin(self.pay(since + ANSWER)).await;
+        }
         if !stored.is_stored() && !self.storing.has_failed && !Box::pin(self.stored_in_time(since)).await {
             self.storing.is_unstored = true;
+            self.storing.owed_at = Some(Instant::now() + OWED);
             for (_, outgoing) in &mut self.out {
                 outgoing.origin = None;
             }
@@ -204,7 +214,8 @@ impl Actor {
     ) {
         self.chats[at].unstored = Some(before);
         let number = self.chats[at].number;
-        if !self.stored_or_not(write).await.is_stored() && !self.storing.has_failed {
+        let is_stored = self.stored_or_not(write).await.is_stored();
+        if (!is_stored || self.storing.owed_at.is_some()) && !self.storing.has_failed {
             Box::pin(self.stored_at_last()).await;
         }
         if let Some(at) = self.chat_numbered(number) {
@@ -222,7 +233,7 @@ impl Actor {
         stored
     }
 
-    fn not_stored(&mut self) {
+    pub(super) fn not_stored(&mut self) {
         self.storing.has_failed = true;
         self.out.clear();
     }
@@ -261,6 +272,29 @@ impl Actor {
         self.not_stored();
     }
 
+    /// Returns an error for a request whose change is not stored.
+    ///
+    /// # Errors
+    /// A retryable error; the change may go on in memory.
+    pub(super) fn acknowledge(&self) -> Result<(), RpcError> {
+        match self.storing.has_failed || self.storing.is_unstored {
+            true => Err(try_again(NOT_STORED)),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes again what goes on in memory. Returns whether everything is stored.
+    pub(super) async fn pay(&mut self, limit: Instant) -> bool {
+        if self.storing.owed_at.is_none() {
+            return true;
+        }
+        let is_paid = self.core.lost_storage().is_none() && self.store_all(limit).await;
+        if !is_paid {
+            self.storing.owed_at = Some(Instant::now() + OWED);
+        }
+        is_paid
+    }
+
     /// Stores everything that a change may have left unstored. A message that was queued leaves the stored queue after its
     /// turn is stored.
     async fn store_all(&mut self, limit: Instant) -> bool {
@@ -269,7 +303,11 @@ impl Actor {
             return false;
         }
         let rest = tokio::time::timeout_at(limit, self.keep_all_but_turns());
-        self.answered(std::pin::pin!(rest)).await == Ok(true)
+        let is_stored = self.answered(std::pin::pin!(rest)).await == Ok(true);
+        if is_stored {
+            self.storing.owed_at = None;
+        }
+        is_stored
     }
 
     async fn answered<T>(&mut self, mut write: Pin<&mut (dyn Future<Output = T> + Send)>) -> T {

@@ -7,8 +7,8 @@ use ostler_contract::points::{Changes, KeptDraft, SessionFlags, StartingTurn, Tu
 use ostler_contract::{HostFunction, Thrown, Value, limit};
 use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{
-    ChatErrorAction, ChatPendingMessageSetAction, ChatTurnStartedAction, SessionInputNeededRemovedAction,
-    SessionIsReadChangedAction, StateAction,
+    ChatErrorAction, ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatTurnStartedAction,
+    SessionInputNeededRemovedAction, SessionIsReadChangedAction, StateAction,
 };
 use ostler_protocol::wire::state::{
     ErrorInfo, ErrorResponsePart, PendingMessage, PendingMessageKind, SessionInputRequest, SessionStatus,
@@ -290,13 +290,17 @@ impl Actor {
             self.may_wait(at, Some(&id), &message).map_err(|refused| refused.why)?;
             let queued = ChatPendingMessageSetAction { kind: PendingMessageKind::Queued, id, message };
             let before = self.chats[at].before(false);
+            let withdrawn = ChatPendingMessageRemovedAction { kind: queued.kind, id: queued.id.clone() };
             self.apply_chat(at, StateAction::ChatPendingMessageSet(queued), None);
             self.happened(at, Happened::Queued);
             self.stored_in(at, before, self.keep_chats()).await;
-            return match self.storing.has_failed {
-                false => Ok(TurnTaken::Queued),
-                true => Err(NOT_STORED.to_owned()),
-            };
+            if let Err(why) = self.acknowledge() {
+                if !self.storing.has_failed {
+                    self.apply_chat(at, StateAction::ChatPendingMessageRemoved(withdrawn), None);
+                }
+                return Err(why.message);
+            }
+            return Ok(TurnTaken::Queued);
         }
         let turn = self.core.new_id();
         let action = ChatTurnStartedAction {
@@ -338,7 +342,7 @@ impl Actor {
     pub(super) async fn close_turn(&mut self, at: usize, turn: String, status: TurnStatus) {
         self.withdraw_questions(at);
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
-        let sender = self.chats[at].sender.take();
+        let sender = self.chats[at].sender.clone();
         self.chats[at].unkept = false;
         self.chats[at].cancelled = None;
         self.entry.stops.ended(&chat);

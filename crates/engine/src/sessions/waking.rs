@@ -88,6 +88,7 @@ async fn woken(
         state.creation_error =
             Some(ErrorInfo { error_type: "backend".to_owned(), message, stack: None, meta: None });
     }
+    let default = stored.iter().position(|(kept, _)| kept.default).unwrap_or_default();
     let mut chats = Vec::new();
     for (kept, turns) in stored {
         let number = chats.len() as u64;
@@ -98,7 +99,7 @@ async fn woken(
         if let Some(lender) = &kept.lender {
             entry.borrow(lender, BTreeMap::new());
         }
-        if kept.default || chats.is_empty() {
+        if chats.len() == default {
             state.default_chat = Some(chat.uri.clone());
             if chat.backend_id.is_none() {
                 chat.backend_id = entry.view().record.backend_id.clone();

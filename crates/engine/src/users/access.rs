@@ -71,7 +71,12 @@ impl Access {
                 grants.iter().try_for_each(|grant| self.require_still(who, grant))
             }
             (Rule::GrantedOnScheme(operation, _), Some(scheme)) => {
-                self.require_still(who, &Grant::on(scheme, operation))
+                let asked = Grant::on(scheme, operation);
+                match Owner::parse(who) {
+                    // It has those of its configuration entry.
+                    Some(Owner::Plugin(_)) => self.require_of(who, &asked),
+                    _ => self.require_still(who, &asked),
+                }
             }
             (Rule::Never(_) | Rule::AsEntered | Rule::GrantedOnScheme(..), _) => {
                 let (way, effect) = (way.name(), effect.name());

@@ -52,7 +52,7 @@ pub(super) fn act(connection: &Arc<Connection>, dispatched: &Dispatched<'_>) {
         let _charge = charge;
         if let Err(why) = front.automations.automation_action(&action, origin.clone(), &by).await {
             let seq = front.core.fanout.seq();
-            outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
+            outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, why));
         }
     });
 }

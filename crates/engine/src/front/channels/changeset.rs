@@ -59,7 +59,7 @@ impl ChannelKind for Changeset {
             let _charge = charge;
             if let Err(why) = front.workspace.review(&spelled, &action, origin.clone()).await {
                 let seq = front.core.fanout.seq();
-                outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, &why));
+                outbox.send(rejection(&spelled, &action.to_string(), seq, &origin, why));
             }
         });
         Ok(())

@@ -69,12 +69,12 @@ impl Connection {
         if let Some((place, why)) = too_long {
             action[place]["text"] = json!("");
             let seq = front.core.fanout.seq();
-            return self.outbox.send(rejection(&channel, &action.to_string(), seq, &origin, &why));
+            return self.outbox.send(rejection(&channel, &action.to_string(), seq, &origin, why));
         }
         let action = Arc::new(action);
         let dispatched = Dispatched { spelled: &channel, row, action: &action, origin: &origin, length };
         if let Err(why) = kind.dispatch(self, dispatched) {
-            self.refuse_dispatched(&channel, &action, &origin, &why);
+            self.refuse_dispatched(&channel, &action, &origin, why);
         }
     }
 
@@ -103,7 +103,7 @@ impl Connection {
             Err(_) if unread.channel == uri::ROOT || action.contains("config") => "null".to_owned(),
             Err(_) => action.to_owned(),
         };
-        self.outbox.send(rejection(&unread.channel, &action, seq, &origin, &unread.why));
+        self.outbox.send(rejection(&unread.channel, &action, seq, &origin, &*unread.why));
     }
 
     /// Returns whether a change of settings changes one of the host. An equal value is not a change.
