@@ -262,6 +262,12 @@ pub struct KeptChat {
     /// Whether it was closed: its conversation is not reused and not listed.
     #[serde(default)]
     pub closed: bool,
+    /// In the chat of a worker: the URI of the chat whose backend runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_of: Option<String>,
+    /// Whether its latest turn failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
     /// Queued messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<Value>,

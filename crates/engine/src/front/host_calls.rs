@@ -134,6 +134,16 @@ impl HostCalls for PluginHostCalls {
                 let what = format!("startSession needs owner to be {}", Owner::FORMS);
                 return Err(Thrown::from(RpcError::invalid_params(needs(&caller, &what).message)));
             }
+            if let Some(Owner::Root(host)) = Owner::parse(&request.owner)
+                && *host != *front.core.options.host_name
+                && front.core.cluster().is_none()
+            {
+                let what = format!(
+                    "startSession needs owner to be of this host, root:{}",
+                    front.core.options.host_name
+                );
+                return Err(Thrown::from(RpcError::invalid_params(needs(&caller, &what).message)));
+            }
             front.access.require_of(&request.owner, &Grant::of("session", "create"))?;
             let new = NewSession {
                 id: front.core.new_id(),

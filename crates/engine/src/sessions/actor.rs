@@ -347,7 +347,9 @@ impl Actor {
                 let asked = Asked { spelled: &spelled, place: &place, from: cursor.as_deref() };
                 self.fetch_turns(asked, &connection, responder, room).await;
             }
-            ToSession::ConfigAnswered { dispatch, refused } => self.config_answered(*dispatch, refused).await,
+            ToSession::ConfigAnswered { dispatch, changes, refused } => {
+                self.config_answered(*dispatch, changes, refused).await;
+            }
             ToSession::TokenLent { lender, resource, token } => self.take_lent(&lender, &resource, &token),
             ToSession::ToolTimedOut { chat, call } => {
                 if let Some(at) = self.chat_numbered(chat) {
@@ -367,7 +369,7 @@ impl Actor {
             }
             ToSession::ChatReady(ready) => self.chat_ready(*ready).await,
             ToSession::CloseChat { spelled, place, answer } => {
-                let outcome = self.close_chat(&place, &spelled).await;
+                let outcome = Box::pin(self.close_chat(&place, &spelled)).await;
                 self.settle();
                 let _ = answer.send(outcome.and_then(|()| self.acknowledge()));
             }
@@ -416,17 +418,17 @@ impl Actor {
             ToSession::Unwatched => self.busy_at = Instant::now(),
             ToSession::Rest => self.rest = true,
             ToSession::Dispose { done } => {
-                let is_disposed = self.dispose().await;
+                let is_disposed = Box::pin(self.dispose()).await;
                 let _ = done.send(is_disposed);
                 return is_disposed.then_some(End::Disposed);
             }
             ToSession::Abandoned => {
                 if self.is_abandoned() {
-                    return self.dispose().await.then_some(End::Disposed);
+                    return Box::pin(self.dispose()).await.then_some(End::Disposed);
                 }
             }
             ToSession::Close { done } => {
-                self.close("closing").await;
+                Box::pin(self.close("closing")).await;
                 let _ = done.send(());
                 return Some(End::Closed);
             }

@@ -20,7 +20,7 @@ impl Actor {
             tasks::spawn(async move { sessions.restore_tree_of(&entry).await });
             return;
         }
-        if self.chats.iter().any(|chat| chat.running().is_some()) {
+        if self.chats.iter().any(|chat| chat.running().is_some()) || self.works_in_background() {
             return;
         }
         // A process that runs in the removed directory would not work in the restored one.
@@ -40,7 +40,7 @@ impl Actor {
             let Some(tree) = entry.view().record.worktree.clone() else { return };
             let still = || {
                 let view = entry.view();
-                view.flags().is_archived && !view.is_running()
+                view.flags().is_archived && !entry.is_at_work()
             };
             sessions.workspace.archive_tree(&entry.uri, &tree, still).await;
         });

@@ -170,7 +170,7 @@ impl Sessions {
             .filter(|entry| entry.is_awake() && !self.core.fanout.is_watched(&entry.uri))
             .filter_map(|entry| {
                 let view = entry.view();
-                let is_idle = !view.is_running() && !self.core.fanout.is_watched(&view.default_chat);
+                let is_idle = !entry.is_at_work() && !self.core.fanout.is_watched(&view.default_chat);
                 is_idle.then(|| (view.summary.modified_at.clone(), entry))
             })
             .collect();
@@ -205,6 +205,15 @@ impl Actor {
                 .iter()
                 .all(|chat| chat.audience.count() == 0 && chat.running().is_none() && chat.gathered.is_none())
             && self.chats.iter().all(|chat| chat.asking.is_none() && chat.steering.is_empty())
+            && !self.works_in_background()
+    }
+
+    /// Whether a backend works in the background, which ends with it.
+    pub(super) fn works_in_background(&self) -> bool {
+        (0..self.chats.len()).any(|at| {
+            has_some(self.chats[at].state.background_work.as_deref())
+                && self.chats[self.lead_of(at)].backend.as_ref().is_some_and(|backend| !backend.is_dead())
+        })
     }
 
     pub(super) fn may_sleep(&self) -> bool {
@@ -263,8 +272,7 @@ impl Actor {
             || has_some(state.customizations.as_deref())
             || self.chats.iter().any(|chat| {
                 let chat_state = &chat.state;
-                chat.is_worker()
-                    || chat_state.activity.is_some()
+                chat_state.activity.is_some()
                     || chat_state.changes.is_some()
                     || has_some(chat_state.changesets.as_deref())
                     || has_some(chat_state.background_work.as_deref())

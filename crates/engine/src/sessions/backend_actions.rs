@@ -138,7 +138,7 @@ impl Actor {
                 }
             }
             StateAction::SessionConfigChanged(changed) => {
-                let _ = self.change_config(changed, None).await;
+                let _ = self.change_config(changed, false, None).await;
             }
             StateAction::SessionCustomizationsChanged(mut changed) => {
                 self.list_client_plugins(&mut changed.customizations);
@@ -222,6 +222,9 @@ impl Actor {
             let prompt = request.prompt.as_deref().unwrap_or_default();
             let started = worker_turn(turn, prompt, &self.core.clock.iso());
             self.apply_chat(at, StateAction::ChatTurnStarted(started), None);
+            // Stored before the turn of the call that links to it.
+            let (chats, turn) = (self.keep_chats(), self.keep_running_turn(at));
+            self.write_unwaited(futures::future::join(chats, turn));
         }
         let _ = answer.send(outcome);
     }

@@ -334,6 +334,16 @@ impl Sessions {
             return Read::Known(None);
         }
         let channel = self.channel(spelled);
+        // Its chat may have been moved to another session than the one in its name.
+        if let Channel::Worker { .. } = &channel {
+            if let Some((entry, _)) = self.locate(&channel) {
+                return Read::Known(Some(entry));
+            }
+            match self.stored_chat(spelled).await {
+                Read::Known(None) => {}
+                known_or_unknown => return known_or_unknown,
+            }
+        }
         match channel.session() {
             SessionOf::Id(id) => {
                 if let Some(entry) = self.get(id) {
@@ -472,7 +482,7 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
     // A chat that was being moved to another session when the host was killed may be stored with both.
     let first = uri::default_chat(&stored.session.uri);
     let mut others = Vec::new();
-    for chat in chats.iter().filter(|chat| !chat.closed && chat.uri != first) {
+    for chat in chats.iter().filter(|chat| !chat.closed && chat.worker_of.is_none() && chat.uri != first) {
         match sessions.owner_of_chat(&chat.uri).await {
             Read::Known(owner) if owner.as_ref().is_some_and(|owner| *owner != id) => {
                 others.push(chat.uri.clone());
@@ -484,7 +494,8 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
             }
         }
     }
-    chats.retain(|chat| !others.contains(&chat.uri));
+    let is_of_others = |uri: &String| others.contains(uri);
+    chats.retain(|chat| !is_of_others(&chat.uri) && !chat.worker_of.as_ref().is_some_and(is_of_others));
     let entry = SessionEntry { files_at, ..entry_of(&id, stored.session, stored.flags, Resting::Asleep) };
     match sessions.take_in(Arc::new(entry), &chats, generation) {
         Some(entry) => Ok(Some(entry)),

@@ -9,7 +9,8 @@ use ostler_contract::points::{KeptChat, Lender, SessionFlags, StartingTurn};
 use ostler_protocol::actions::{self, Class};
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{
-    ChatInteractivity, ChatState, ChatSummary, PendingMessage, SessionStatus, ToolResultSubagentContent, Turn,
+    ChatInteractivity, ChatState, ChatSummary, PendingMessage, SessionStatus, ToolResultSubagentContent,
+    Turn, TurnState,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -24,6 +25,7 @@ use super::text_length::text_in;
 use crate::core::clock::iso;
 use crate::core::fanout::Audience;
 use crate::core::long_work::long_work;
+use crate::core::message::run_of;
 use crate::usage::Taken;
 
 /// One chat of a session.
@@ -77,7 +79,7 @@ pub(super) struct Chat {
     pub gathered: Option<Gathered>,
     /// The part that last received streamed text, and when.
     streamed: Option<LastStreamed>,
-    /// In a worker's chat, which is not stored: the number of the chat whose backend runs the worker.
+    /// In a worker's chat: the number of the chat whose backend runs the worker.
     pub lead: Option<u64>,
     /// Whether the backend must continue from the remaining turns after a truncation.
     pub rewind: bool,
@@ -255,8 +257,10 @@ impl Chat {
         let untaken =
             kept.starting.as_ref().filter(|starting| !turns.iter().any(|turn| turn.id == starting.turn));
         let waits = untaken.map(|starting| &starting.queued).into_iter().chain(&kept.queued);
-        let queued: Vec<_> =
-            waits.filter_map(|message| serde_json::from_value(message.clone()).ok()).collect();
+        let waits = waits.filter_map(|message| serde_json::from_value(message.clone()).ok());
+        // A run whose message waited when the host stopped has failed, or sends it again.
+        let queued: Vec<PendingMessage> =
+            waits.filter(|waits: &PendingMessage| run_of(&waits.message).is_none()).collect();
         self.state.queued_messages = (!queued.is_empty()).then_some(queued);
         self.state.draft = kept.draft.clone().and_then(|draft| serde_json::from_value(draft).ok());
         self.state.working_directories.clone_from(&kept.working_directories);
@@ -273,7 +277,7 @@ impl Chat {
                     self.changed.0.clone_from(&self.state.modified_at);
                 }
             }
-            if last.state == ostler_protocol::wire::state::TurnState::Error {
+            if last.state == TurnState::Error {
                 self.state.status = SessionStatus::Error.bits();
             }
         }
@@ -404,8 +408,13 @@ impl Chat {
         }
     }
 
-    /// Returns the chat in its stored form.
-    pub fn kept(&self, default: bool) -> KeptChat {
+    /// Whether the latest turn failed.
+    pub fn has_failed(&self) -> bool {
+        self.state.turns.last().is_some_and(|turn| turn.state == TurnState::Error)
+    }
+
+    /// Returns the chat in its stored form; `lead` is the chat whose backend runs a worker.
+    pub fn kept(&self, default: bool, lead: Option<&str>) -> KeptChat {
         KeptChat {
             uri: self.uri.clone(),
             backend_id: self.backend_id.clone(),
@@ -414,6 +423,8 @@ impl Chat {
             origin: self.state.origin.as_ref().and_then(|origin| serde_json::to_value(origin).ok()),
             default,
             closed: false,
+            worker_of: lead.map(str::to_owned),
+            failed: self.has_failed(),
             queued: self
                 .state
                 .queued_messages

@@ -1,12 +1,13 @@
 //! Client actions in a chat: starting, cancelling and truncating turns, and queueing messages.
 
-use ostler_contract::events::TurnStatus;
 use ostler_contract::limit;
 use ostler_protocol::wire::actions::{
-    ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatTruncatedAction,
+    ChatBackgroundWorkRemovedAction, ChatPendingMessageRemovedAction, ChatPendingMessageSetAction,
     ChatTurnCancelledAction, ChatTurnStartedAction, StateAction,
 };
-use ostler_protocol::wire::state::{Message, MessageKind, PendingMessage, PendingMessageKind};
+use ostler_protocol::wire::state::{
+    BackgroundWork, Message, MessageKind, PendingMessage, PendingMessageKind,
+};
 use tokio::sync::oneshot;
 
 use super::Happened;
@@ -115,6 +116,7 @@ impl Actor {
                 }
                 Ok(())
             }
+            StateAction::ChatDraftChanged(_) if self.chats[at].is_worker() => refuse(READ_ONLY),
             StateAction::ChatDraftChanged(changed) => {
                 if self.chats[at].state.draft != changed.draft {
                     if let Some(draft) = &changed.draft {
@@ -152,7 +154,7 @@ impl Actor {
                 self.tell_backend(at, Tell::Resume { turn, span });
                 Ok(())
             }
-            StateAction::ChatTruncated(truncated) => self.truncate(at, truncated, origin).await,
+            StateAction::ChatTruncated(truncated) => Box::pin(self.truncate(at, truncated, origin)).await,
             StateAction::ChatIsReadChanged(_) => {
                 if self.chats[at].would_mark(&action) {
                     self.apply_chat(at, action, origin);
@@ -401,78 +403,28 @@ impl Actor {
     /// Ends the backend of a chat. The next turn starts another one, which continues the conversation.
     pub(super) fn restart_backend(&mut self, at: usize) {
         if let Some(backend) = self.chats[at].backend.take() {
+            self.end_background_work(at);
             self.chats[at].ending = Some(tasks::spawn(backend.close(false)));
         }
     }
 
-    /// Removes the turns after a given one, or all of them. The chat's backend continues from the remaining turns.
-    async fn truncate(
-        &mut self,
-        at: usize,
-        truncated: ChatTruncatedAction,
-        origin: Option<Origin>,
-    ) -> Refused {
-        if self.chats[at].is_worker() {
-            return refuse(READ_ONLY);
-        }
-        let turns = &self.chats[at].state.turns;
-        let left = match &truncated.turn_id {
-            None => 0,
-            Some(turn) => match turns.iter().position(|held| held.id == *turn) {
-                Some(place) => place + 1,
-                None => return refuse(format!("{turn} is not a turn of this chat")),
-            },
-        };
-        let (all, running) = (turns.len(), self.chats[at].running().map(str::to_owned));
-        let truncated = StateAction::ChatTruncated(truncated);
-        if left == all && running.is_none() {
-            self.apply_chat(at, truncated, origin);
-            return Ok(());
-        }
-        self.flush_gathered(at);
-        if let Some(turn) = running.clone() {
-            self.cancel_backend(at, turn);
-            self.drop_running(at).await;
-        }
-        let before = self.chats[at].before(true);
-        self.chats[at].reduce(&truncated);
-        match left {
-            0 => self.start_over(at),
-            _ => self.rewind(at),
-        }
-        self.chats[at].size.shrink();
-        // The chat's record is stored first: after a crash in between, the backend is rewound again to turns that still
-        // exist.
-        let writes =
-            futures::future::join3(self.keep_chats(), self.keep_session(), self.drop_turns(at, left));
-        self.stored_in(at, before, writes).await;
-        self.republish(at, &truncated, origin);
-        if running.is_some() {
-            self.fall_quiet(at);
-        }
-        Ok(())
-    }
-
-    /// Ends the running turn for everyone except the chat's subscribers, whose own reducers remove it with the
-    /// truncation.
-    async fn drop_running(&mut self, at: usize) {
-        let Some(cancelled) = self.cancelled(at) else { return };
-        let turn = cancelled.turn_id.clone();
-        let modified = self.chats[at].state.modified_at.clone();
-        self.chats[at].reduce(&StateAction::ChatTurnCancelled(cancelled));
-        self.chats[at].state.modified_at = modified;
-        self.charge_turn(at).await;
-        self.close_turn(at, turn, TurnStatus::Cancelled).await;
-        let lead = Some(self.chats[at].number);
-        for at in 0..self.chats.len() {
-            if self.chats[at].lead == lead {
-                self.cancel_running(at).await;
+    /// Removes the rows of background work, which ends with its backend.
+    pub(super) fn end_background_work(&mut self, at: usize) {
+        for work in self.chats[at].state.background_work.clone().unwrap_or_default() {
+            let id = match work {
+                BackgroundWork::Shell(work) => Some(work.id),
+                BackgroundWork::Subagent(work) => Some(work.id),
+                BackgroundWork::Unknown(work) => work["id"].as_str().map(str::to_owned),
+            };
+            if let Some(id) = id {
+                let removed = ChatBackgroundWorkRemovedAction { id };
+                self.apply_chat(at, StateAction::ChatBackgroundWorkRemoved(removed), None);
             }
         }
     }
 
     /// Returns the action that cancels the chat's running turn.
-    fn cancelled(&self, at: usize) -> Option<ChatTurnCancelledAction> {
+    pub(super) fn cancelled(&self, at: usize) -> Option<ChatTurnCancelledAction> {
         self.chats[at].state.active_turn.as_ref().map(|active| ChatTurnCancelledAction {
             turn_id: active.id.clone(),
             duration: self.duration(at),
@@ -491,42 +443,6 @@ impl Actor {
         self.flush_gathered(at);
         if let Some(cancelled) = self.cancelled(at) {
             self.end_turn(at, StateAction::ChatTurnCancelled(cancelled), None).await;
-        }
-    }
-
-    /// Closes the chat's backend; the next one continues from the remaining turns.
-    fn rewind(&mut self, at: usize) {
-        self.chats[at].rewind = true;
-        self.renumber(at);
-        self.restart_backend(at);
-    }
-
-    /// Ends the chat's conversation in its backend; the next turn starts a new one.
-    fn start_over(&mut self, at: usize) {
-        self.chats[at].rewind = false;
-        self.renumber(at);
-        let (backend, id) = (self.chats[at].backend.take(), self.chats[at].backend_id.take());
-        if Some(&self.chats[at].uri) == self.state.default_chat.as_ref() {
-            self.revise(|record| record.backend_id = None);
-        }
-        let (sessions, entry, chat) = (self.sessions.clone(), self.entry.clone(), self.chats[at].uri.clone());
-        self.chats[at].ending = Some(tasks::spawn(async move {
-            if let Some(backend) = backend {
-                backend.close(true).await;
-            }
-            if let Some(id) = id {
-                sessions.delete_copy(&entry, &chat, id).await;
-            }
-        }));
-    }
-
-    /// Gives a chat a new number, so that later messages of its previous backend match no chat.
-    fn renumber(&mut self, at: usize) {
-        let (old, new) = (self.chats[at].number, self.next_chat);
-        self.next_chat += 1;
-        self.chats[at].number = new;
-        for worker in self.chats.iter_mut().filter(|chat| chat.lead == Some(old)) {
-            worker.lead = Some(new);
         }
     }
 }

@@ -379,15 +379,13 @@ impl Actor {
         self.cancel_running(at).await;
     }
 
-    async fn forget_chat(&mut self, mut chat: Chat) {
+    pub(super) async fn forget_chat(&mut self, mut chat: Chat) {
         let removed = SessionChatRemovedAction { chat: chat.uri.clone() };
         self.apply_session(StateAction::SessionChatRemoved(removed), None);
         self.flush_out();
         self.core.fanout.end(&chat.uri, &[]);
         self.sessions.release_chat(&chat.uri);
-        if !chat.is_worker() {
-            self.stored(self.forget_turns(&chat.uri)).await;
-        }
+        self.stored(self.forget_turns(&chat.uri)).await;
         let (sessions, entry, id) = (self.sessions.clone(), self.entry.clone(), chat.backend_id.take());
         let backend = chat.backend.take();
         // A backend that closes slowly does not block the actor.

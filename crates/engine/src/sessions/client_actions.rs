@@ -57,7 +57,10 @@ impl Actor {
             && self.chats[at].backend.is_some()
         {
             match self.check_config(changed) {
-                Ok(()) => return self.ask_backend(at, self.of_backend(&changed.config), dispatch),
+                Ok(()) => {
+                    let changes = self.changes_config(changed);
+                    return self.ask_backend(at, self.of_backend(&changed.config), changes, dispatch);
+                }
                 Err(why) => return self.reject(&dispatch, why),
             }
         }
@@ -138,7 +141,7 @@ impl Actor {
             }
             StateAction::SessionConfigChanged(changed) => {
                 self.check_config(&changed)?;
-                self.change_config(changed, origin).await
+                self.change_config(changed, false, origin).await
             }
             StateAction::SessionWorkingDirectorySet(_)
             | StateAction::SessionWorkingDirectoryRemoved(_)
@@ -239,32 +242,48 @@ impl Actor {
     }
 
     /// Asks the backend whether it accepts settings. Its answer arrives as a message in the mailbox.
-    fn ask_backend(&self, at: usize, values: JsonObject, dispatch: Dispatch) {
+    fn ask_backend(&self, at: usize, values: JsonObject, changes: bool, dispatch: Dispatch) {
         let (answered, wait) = oneshot::channel();
         self.tell_if_awake(at, Tell::SetConfig { values, answered });
         let mailbox = self.mailbox.clone();
         tasks::spawn(async move {
             let refused = wait.await.unwrap_or_default();
-            let _ = mailbox.send(ToSession::ConfigAnswered { dispatch: Box::new(dispatch), refused });
+            let _ =
+                mailbox.send(ToSession::ConfigAnswered { dispatch: Box::new(dispatch), changes, refused });
         });
     }
 
     /// Continues after [`Actor::ask_backend`].
-    pub(super) async fn config_answered(&mut self, dispatch: Dispatch, refused: Option<String>) {
+    pub(super) async fn config_answered(
+        &mut self,
+        dispatch: Dispatch,
+        changes: bool,
+        refused: Option<String>,
+    ) {
         if let Some(why) = refused {
             return self.reject(&dispatch, why);
         }
         if let Ok(StateAction::SessionConfigChanged(changed)) = read(&dispatch, String::new) {
             self.storing.is_unstored = false;
-            let outcome = self.change_config(changed, Some(dispatch.origin.clone())).await;
+            let outcome = self.change_config(changed, changes, Some(dispatch.origin.clone())).await;
             self.answer_failure(&dispatch, outcome);
         }
     }
 
-    /// Applies settings and stores them with the session, without the defaults of the others.
+    /// Whether an action changes settings.
+    pub(super) fn changes_config(&self, changed: &SessionConfigChangedAction) -> bool {
+        let values = self.state.config.as_ref().map(|config| &config.values);
+        let mut all = changed.config.iter();
+        changed.replace == Some(true)
+            || !all.all(|(key, value)| values.and_then(|values| values.get(key)) == Some(value))
+    }
+
+    /// Applies settings and stores them with the session, without the defaults of the others. The sender of an action that
+    /// changed something when it arrived is answered, although the backend may have reported the change in the meantime.
     pub(super) async fn change_config(
         &mut self,
         changed: SessionConfigChangedAction,
+        changes: bool,
         origin: Option<Origin>,
     ) -> Refused {
         let mut chosen = match changed.replace {
@@ -272,12 +291,7 @@ impl Actor {
             _ => self.entry.view().record.values.clone(),
         };
         chosen.extend(changed.config.clone());
-        let values = self.state.config.as_ref().map(|config| &config.values);
-        let same = changed.replace != Some(true)
-            && changed
-                .config
-                .iter()
-                .all(|(key, value)| values.and_then(|values| values.get(key)) == Some(value));
+        let same = !changes && !self.changes_config(&changed);
         // A user who chooses a default has chosen it.
         if same && (origin.is_none() || chosen == self.entry.view().record.values) {
             return Ok(());

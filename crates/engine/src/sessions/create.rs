@@ -200,6 +200,7 @@ pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting
         memory: std::sync::atomic::AtomicUsize::default(),
         files_at: None,
         is_being_created: std::sync::atomic::AtomicBool::default(),
+        background: std::sync::atomic::AtomicBool::default(),
         used: std::sync::atomic::AtomicU64::default(),
         looks: std::sync::atomic::AtomicU64::default(),
         looked_at: parking_lot::Mutex::default(),
@@ -441,7 +442,7 @@ impl Claimed {
         entry.is_being_created.store(false, Ordering::SeqCst);
         if !(sessions.generation() == generation
             && sessions.adopt_attachments(&entry, &actor.chats).await
-            && actor.keep_turns(0).await
+            && actor.keep_all_turns().await
             && actor.keep_chats().await
             && actor.keep_session().await)
         {
@@ -489,8 +490,8 @@ async fn keep_new(sessions: &Sessions, actor: &Actor) -> Result<(), Thrown> {
     let Some(store) = sessions.core.session_store() else { return Ok(()) };
     let id = actor.entry.id.clone();
     let default = actor.state.default_chat.as_deref();
-    let own = actor.chats.iter().filter(|chat| !chat.is_worker());
-    let chats: Vec<_> = own.map(|chat| chat.kept(Some(&*chat.uri) == default)).collect();
+    let chats: Vec<_> =
+        actor.chats.iter().map(|chat| chat.kept(Some(&*chat.uri) == default, actor.lead_uri(chat))).collect();
     let only = uri::default_chat(&actor.entry.uri);
     let implied = [KeptChat { uri: only, default: true, derived: true, ..KeptChat::default() }];
     let session = store.set_config.within(limit::STORE, (id.clone(), actor.kept()));

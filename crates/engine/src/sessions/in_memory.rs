@@ -78,8 +78,10 @@ impl Sessions {
                 Some((entry, Place::DefaultChat))
             }
             Channel::Worker { session, call } => {
-                let entry = self.by_uri(session)?;
-                let chat = uri::worker_chat(&entry.uri, call);
+                let named = self.by_uri(session);
+                let chat = uri::worker_chat(named.as_ref().map_or(session, |entry| &entry.uri), call);
+                // It may have been moved with the chat that opened it.
+                let entry = self.session_of_chat(&chat).or(named)?;
                 Some((entry, Place::Chat(chat)))
             }
             _ => None,

@@ -303,6 +303,8 @@ pub enum ToSession {
     ConfigAnswered {
         /// The client's dispatch.
         dispatch: Box<Dispatch>,
+        /// Whether the action changed settings when it arrived.
+        changes: bool,
         /// The reason, if it refused.
         refused: Option<String>,
     },

@@ -68,6 +68,7 @@ mod titles;
 pub(crate) mod toggles;
 mod tools;
 mod tools_server;
+mod truncation;
 mod turns;
 mod unanswered_calls;
 mod unfinished;
@@ -176,6 +177,8 @@ pub struct SessionEntry {
     files_at: Option<ClusterHost>,
     /// Whether the session is being created, before an actor serves it.
     is_being_created: AtomicBool,
+    /// Whether a backend works in the background.
+    background: AtomicBool,
     /// The number of the last look-up, among all look-ups of sessions.
     used: AtomicU64,
     /// How often the facts about the directory were read.

@@ -126,8 +126,8 @@ impl Actor {
             std::mem::take(&mut self.chats).into_iter().partition(goes);
         self.chats = left;
         chats.sort_by_key(|chat| chat.number != number);
-        let kept = chats.iter().filter(|chat| !chat.is_worker());
-        let kept = kept.map(|chat| at_time(chat.kept(false), chat.listed_at())).collect();
+        let lead = |chat: &Chat| chat.is_worker().then_some(&*uri);
+        let kept = chats.iter().map(|chat| at_time(chat.kept(false, lead(chat)), chat.listed_at())).collect();
         self.opening.push(Opening { uri, number, waiting: Vec::new(), kept });
         Ok(Lent { chats })
     }
@@ -192,12 +192,13 @@ impl Actor {
         waiting.retain(|posted| posted.message.chat_number().is_none());
         match outcome {
             Ok((taker, chats)) => {
-                for chat in chats {
-                    let removed = SessionChatRemovedAction { chat };
+                for chat in &chats {
+                    let removed = SessionChatRemovedAction { chat: chat.clone() };
                     self.apply_session(StateAction::SessionChatRemoved(removed), None);
                 }
                 self.stored_session(self.keep_chats()).await;
-                self.stored(self.forget_turns(&uri)).await;
+                let forgotten: Vec<_> = chats.iter().map(|chat| self.forget_turns(chat)).collect();
+                self.stored(futures::future::join_all(forgotten)).await;
                 for posted in waiting {
                     self.sessions.tell(&taker, posted.message);
                 }

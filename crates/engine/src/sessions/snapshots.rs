@@ -85,7 +85,11 @@ impl Actor {
         subscriber: &Subscriber,
     ) -> Option<(String, String)> {
         if *place == Place::Session {
-            text.push_str(&self.shared.encode(&mut self.state, subscriber.version)?);
+            let now = self.status_now();
+            let status = std::mem::replace(&mut self.state.status, now);
+            let state = self.shared.encode(&mut self.state, subscriber.version);
+            self.state.status = status;
+            text.push_str(&state?);
             return Some((self.entry.uri.clone(), text));
         }
         let at = self.chat_at(place)?;

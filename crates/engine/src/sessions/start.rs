@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ostler_contract::points::{Emit, ResourceContent, Start, ToolsServerOptions, Worker, WorkerRequest};
 use ostler_contract::{Func, HostFunction, JsonObject, Thrown, Value};
+use ostler_protocol::RpcError;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::{actions, json};
 use tokio::sync::oneshot;
@@ -125,6 +126,10 @@ impl Actor {
         HostFunction::new(move |(call, request): (String, WorkerRequest)| {
             let (mailbox, ahead, clock) = (mailbox.clone(), ahead.clone(), clock.clone());
             async move {
+                if call.trim().is_empty() {
+                    let why = "subagent needs the id of the tool call that opens the worker";
+                    return Err(RpcError::invalid_params(why).into());
+                }
                 let (answer, wait) = oneshot::channel();
                 let ended = || Thrown::new(SESSION_ENDED);
                 let opened = WorkerOpened { parent, call, request, answer };

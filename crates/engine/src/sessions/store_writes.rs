@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use ahp::reducers::apply_action_to_chat;
 use futures::FutureExt as _;
 use ostler_contract::points::{KeptChat, KeptTurn, SessionFlags, SessionStore};
 use ostler_contract::{Thrown, limit};
-use ostler_protocol::wire::state::{ActiveTurn, ErrorInfo, ErrorResponsePart, ResponsePart, Turn, TurnState};
+use ostler_protocol::wire::actions::{ChatErrorAction, StateAction};
+use ostler_protocol::wire::state::{ErrorInfo, ErrorResponsePart, Turn};
 
 use super::actor::Actor;
 use super::chat::Chat;
@@ -95,11 +97,11 @@ impl Actor {
     pub(super) fn keep_chats(&self) -> impl Future<Output = bool> + Send + use<> {
         let write = self.store().map(|store| {
             let default = self.state.default_chat.as_deref();
-            let own = self.chats.iter().filter(|chat| !chat.is_worker());
             let bytes = self.chats.iter().flat_map(|chat| chat.waiting.values()).sum();
             prompt_work(bytes, || {
-                let own = own.map(|chat| (chat.kept(Some(&*chat.uri) == default), chat.listed_at()));
-                let mut chats: Vec<_> = own.map(|(kept, at)| at_time(kept, at)).collect();
+                let kept = |chat: &Chat| chat.kept(Some(&*chat.uri) == default, self.lead_uri(chat));
+                let mut chats: Vec<_> =
+                    self.chats.iter().map(|chat| at_time(kept(chat), chat.listed_at())).collect();
                 if self.opening.iter().any(|opening| !opening.kept.is_empty()) {
                     // Until another session has stored them, they stay in the stored list of this one.
                     chats.extend(self.opening.iter().flat_map(|opening| &opening.kept).cloned());
@@ -128,7 +130,7 @@ impl Actor {
     /// Stores the turn at index `place` of a chat.
     fn keep_turn(&self, chat: &Chat, place: usize, turn: Turn) -> impl Future<Output = bool> + Send + use<> {
         let set_turn = self.core.turn_store().and_then(|store| store.set_turn.as_ref());
-        let write = set_turn.filter(|_| !chat.is_worker()).map(|set_turn| {
+        let write = set_turn.map(|set_turn| {
             let turn =
                 KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
             prompt_work(text_in_turn(&turn.turn.message, &turn.turn.response_parts), || {
@@ -155,10 +157,21 @@ impl Actor {
         async move { futures::future::join_all(writes).await.into_iter().all(|kept| kept) }
     }
 
-    /// Stores a chat that is new to the session: its turns first, so that a stored chat is complete.
-    pub(super) async fn keep_added(&mut self, at: usize) -> bool {
-        self.stored_or_not(self.forget_turns(&self.chats[at].uri)).await;
-        self.stored_or_not(self.keep_turns(at)).await && self.stored_or_not(self.keep_chats()).await
+    /// Stores all turns of all chats. The future returns whether the writes succeeded.
+    pub(super) fn keep_all_turns(&self) -> impl Future<Output = bool> + Send + use<> {
+        let writes: Vec<_> = (0..self.chats.len()).map(|at| self.keep_turns(at)).collect();
+        async move { futures::future::join_all(writes).await.into_iter().all(|kept| kept) }
+    }
+
+    /// Stores the chats that are new to the session, the last ones: their turns first, so that a stored chat is complete.
+    pub(super) async fn keep_added(&mut self, first: usize) -> bool {
+        for at in first..self.chats.len() {
+            self.stored_or_not(self.forget_turns(&self.chats[at].uri)).await;
+            if !self.stored_or_not(self.keep_turns(at)).await {
+                return false;
+            }
+        }
+        self.stored_or_not(self.keep_chats()).await
     }
 
     /// Stores the latest finished turn of a chat.
@@ -206,9 +219,8 @@ impl Actor {
 
     /// Stores the running turn in its current state. After a crash it is a failed turn.
     pub(super) fn keep_running_turn(&mut self, chat: usize) -> impl Future<Output = bool> + Send + use<> {
-        let running = self.chats[chat].state.active_turn.as_ref().map(|running| {
-            long_work(text_in_turn(&running.message, &running.response_parts), || as_if_failed(running))
-        });
+        let duration = self.duration(chat);
+        let running = self.chats[chat].as_if_failed(duration);
         let kept = running.map(|turn| {
             let place = self.chats[chat].state.turns.len();
             self.chats[chat].kept_at = tokio::time::Instant::now();
@@ -227,7 +239,7 @@ impl Actor {
     /// they ended.
     pub(super) fn keep_ends_of_chats(&mut self) -> impl Future<Output = bool> + Send + use<> {
         let mut writes = Vec::new();
-        for at in (0..self.chats.len()).filter(|at| !self.chats[*at].is_worker()).collect::<Vec<_>>() {
+        for at in 0..self.chats.len() {
             let is_running = self.chats[at].state.active_turn.is_some();
             if !is_running && self.chats[at].end.is_stored() {
                 continue;
@@ -279,25 +291,29 @@ pub(super) fn at_time(kept: KeptChat, at: &str) -> KeptChat {
     KeptChat { modified_at: Some(at.to_owned()), ..kept }
 }
 
-/// Returns the form of a running turn that is stored in case the host stops.
-fn as_if_failed(active: &ActiveTurn) -> Turn {
-    let mut response_parts = active.response_parts.clone();
-    response_parts.push(ResponsePart::Error(ErrorResponsePart {
-        error: ErrorInfo {
-            error_type: "hostStopped".to_owned(),
-            message: "the host stopped while this turn was running".to_owned(),
-            stack: None,
+impl Chat {
+    /// Returns the form of the running turn that is stored in case the host stops: as if it failed now.
+    fn as_if_failed(&mut self, duration: i64) -> Option<Turn> {
+        let running = self.state.active_turn.as_ref()?;
+        let (turn_id, text) = (running.id.clone(), text_in_turn(&running.message, &running.response_parts));
+        let failed = ChatErrorAction {
+            turn_id,
+            duration,
+            part: ErrorResponsePart {
+                error: ErrorInfo {
+                    error_type: "hostStopped".to_owned(),
+                    message: "the host stopped while this turn was running".to_owned(),
+                    stack: None,
+                    meta: None,
+                },
+                resumable: None,
+            },
             meta: None,
-        },
-        resumable: None,
-    }));
-    Turn {
-        id: active.id.clone(),
-        started_at: Some(active.started_at.clone()),
-        duration: None,
-        message: active.message.clone(),
-        response_parts,
-        usage: active.usage.clone(),
-        state: TurnState::Error,
+        };
+        let turns = std::mem::take(&mut self.state.turns);
+        let mut state = long_work(text, || self.state.clone());
+        self.state.turns = turns;
+        let _ = apply_action_to_chat(&mut state, &StateAction::ChatError(failed));
+        state.turns.pop()
     }
 }

@@ -121,6 +121,12 @@ impl<T: Outcome> Outcome for Option<T> {
     }
 }
 
+impl<T: Outcome> Outcome for Vec<T> {
+    fn is_stored(&self) -> bool {
+        self.iter().all(Outcome::is_stored)
+    }
+}
+
 impl<A: Outcome, B: Outcome> Outcome for (A, B) {
     fn is_stored(&self) -> bool {
         self.0.is_stored() && self.1.is_stored()

@@ -1,10 +1,13 @@
 //! The session's data in listings, which follows the state of its chats.
 
+use std::sync::atomic::Ordering;
+
 use ostler_contract::points::{KeptChat, KeptSession, SessionFlags};
 use ostler_protocol::message::encode;
 use ostler_protocol::wire::actions::{PartialChatSummary, SessionChatUpdatedAction, StateAction};
 use ostler_protocol::wire::state::{
-    ChangesSummary, ChatState, ChatSummary, SessionChatSummary, SessionStatus, SessionSummary,
+    ChangesSummary, ChatInteractivity, ChatState, ChatSummary, SessionChatSummary, SessionStatus,
+    SessionSummary,
 };
 use ostler_protocol::{JsonObject, uri};
 use serde::ser::SerializeMap as _;
@@ -59,7 +62,9 @@ pub(super) fn rest<'a>(
     default: String,
     chats: impl Iterator<Item = &'a KeptChat>,
 ) {
+    let mut any_failed = false;
     let chats: Vec<_> = chats
+        .inspect(|chat| any_failed |= chat.failed)
         .map(|chat| SessionChatSummary {
             resource: chat.uri.clone(),
             title: match &chat.title {
@@ -67,13 +72,23 @@ pub(super) fn rest<'a>(
                 title => title.clone().unwrap_or_default(),
             },
             origin: chat.origin.clone().and_then(|origin| serde_json::from_value(origin).ok()),
-            interactivity: None,
-            status: Some(SessionStatus::Idle.bits() | marks(chat.flags)),
+            interactivity: chat.worker_of.is_some().then_some(ChatInteractivity::ReadOnly),
+            status: Some(activity_at_rest(chat).bits() | marks(chat.flags)),
             changes: None,
         })
         .collect();
+    if any_failed {
+        summary.status = summary.status & !ACTIVITY | SessionStatus::Error.bits();
+    }
     summary.default_chat = Some(default);
     summary.chats = several(chats);
+}
+
+fn activity_at_rest(chat: &KeptChat) -> SessionStatus {
+    match chat.failed {
+        true => SessionStatus::Error,
+        false => SessionStatus::Idle,
+    }
 }
 
 /// A listing names the chats of a session only if there are several.
@@ -126,6 +141,11 @@ impl Actor {
         listed.or_else(|| chats.iter().find(|chat| chat.resource == *uri))
     }
 
+    /// Returns the status of the session for a snapshot. No action tells its activity to subscribers, who know that of the chats.
+    pub(super) fn status_now(&self) -> u32 {
+        self.state.status & !ACTIVITY | self.activity()
+    }
+
     /// Returns the activity of the session: that of its default chat, overridden by any chat that needs input or
     /// failed.
     fn activity(&self) -> u32 {
@@ -153,6 +173,7 @@ impl Actor {
             self.dirty = true;
             return;
         }
+        self.entry.background.store(self.works_in_background(), Ordering::Release);
         let moved = self.chats.iter_mut().fold(false, |moved, chat| chat.take_modified() | moved);
         let last = self.entry.view();
         let last = &*last.summary;

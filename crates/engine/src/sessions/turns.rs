@@ -19,6 +19,7 @@ use tracing::Span;
 use super::Happened;
 use super::actor::Actor;
 use super::backend::Tell;
+use super::chat::Chat;
 use super::deferred::DeferredPart;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
 use super::senders::{TurnRefusal, sender_of};
@@ -262,6 +263,11 @@ impl Actor {
         self.chats.iter().filter_map(|chat| chat.backend.as_ref()).for_each(|backend| backend.tell(tell()));
     }
 
+    /// Returns the URI of the chat whose backend runs a worker; `None` for other chats.
+    pub(super) fn lead_uri(&self, chat: &Chat) -> Option<&str> {
+        chat.lead.map(|lead| self.chat_numbered(lead).map_or("", |at| &*self.chats[at].uri))
+    }
+
     /// Returns the chat whose backend runs this one.
     pub(super) fn lead_of(&self, at: usize) -> usize {
         self.chats[at].lead.and_then(|lead| self.chat_numbered(lead)).unwrap_or(at)
@@ -374,6 +380,10 @@ impl Actor {
     /// queued, so they are evaluated again, outside the mailbox.
     pub(super) async fn begin_queued(&mut self, at: usize) -> bool {
         let Some(next) = self.first_queued(at) else { return false };
+        if self.core.is_stopping() {
+            // It starts with the next start of the host.
+            return true;
+        }
         if self.chats[at].asking.as_deref() == Some(next.id.as_str()) {
             return true;
         }
@@ -478,7 +488,10 @@ impl Actor {
             return false;
         }
         self.close_span(at);
-        let writes = futures::future::join(self.charge_turn(at), self.keep_last_turn(at));
+        let had_failed = turns > 0 && self.chats[at].state.turns[turns - 1].state == TurnState::Error;
+        let chats = (self.chats[at].has_failed() != had_failed).then(|| self.keep_chats());
+        let writes =
+            futures::future::join3(self.charge_turn(at), self.keep_last_turn(at), OptionFuture::from(chats));
         self.stored_end(at, before, writes).await;
         if self.storing.has_failed {
             return true;
@@ -511,6 +524,7 @@ impl Actor {
         }
         if self.chats[at].backend.as_ref().is_some_and(super::backend::Backend::is_dead) {
             self.chats[at].backend = None;
+            self.end_background_work(at);
         }
     }
 }

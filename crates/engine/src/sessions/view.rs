@@ -91,6 +91,11 @@ impl View {
 }
 
 impl SessionEntry {
+    /// Whether a turn runs, or a backend works in the background.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.view().is_running() || self.background.load(Ordering::Acquire)
+    }
+
     /// Returns the session as it was last published.
     pub fn view(&self) -> Arc<View> {
         self.published.0.read().clone()

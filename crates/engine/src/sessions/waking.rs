@@ -1,19 +1,20 @@
 //! The waking of sessions that are asleep: their state is restored from the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use ostler_contract::points::KeptChat;
 use ostler_contract::read::Unknown;
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::RpcError;
-use ostler_protocol::wire::state::{ErrorInfo, SessionLifecycle, Turn};
+use ostler_protocol::wire::state::{ChatInteractivity, ErrorInfo, SessionLifecycle, Turn};
 
 use super::SessionEntry;
 use super::actor::Actor;
 use super::awake_limit::stay_asleep;
 use super::chat::Chat;
 use super::create::state_of;
+use super::deferred::DeferredPart;
 use super::queue::{Inbox, Mailbox};
 use crate::core::long_work::prompt_work;
 use crate::core::refusals::{not_loaded, unread};
@@ -45,8 +46,28 @@ pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<SessionEntry>, mail
             }
         }
     });
-    if let Some((actor, inbox)) = waking.await {
+    if let Some((mut actor, inbox)) = waking.await {
+        // Before the message that woke it, which would overtake them.
+        Box::pin(actor.go_on()).await;
         actor.run(inbox).await;
+    }
+}
+
+impl Actor {
+    /// Starts the queued messages of chats in which no turn runs, which remain after the host stopped.
+    async fn go_on(&mut self) {
+        if self.agent.is_none() {
+            // They wait until the session's agent is there.
+            return;
+        }
+        for number in self.chats.iter().map(|chat| chat.number).collect::<Vec<_>>() {
+            if let Some(at) = self.chat_numbered(number)
+                && self.chats[at].running().is_none()
+            {
+                self.begin_queued(at).await;
+            }
+        }
+        self.settle();
     }
 }
 
@@ -88,18 +109,25 @@ async fn woken(
         state.creation_error =
             Some(ErrorInfo { error_type: "backend".to_owned(), message, stack: None, meta: None });
     }
-    let default = stored.iter().position(|(kept, _)| kept.default).unwrap_or_default();
-    let mut chats = Vec::new();
+    let position = |is: fn(&KeptChat) -> bool| stored.iter().position(|(kept, _)| is(kept));
+    let default = position(|kept| kept.default).or_else(|| position(|kept| kept.worker_of.is_none()));
+    let numbers: HashMap<String, u64> = stored.iter().map(|(kept, _)| kept.uri.clone()).zip(0..).collect();
+    let (mut chats, mut has_changed) = (Vec::new(), false);
     for (kept, turns) in stored {
         let number = chats.len() as u64;
         let audience = sessions.core.fanout.audience(&kept.uri);
         let modified = entry.view().summary.modified_at.clone();
         let mut chat = Chat::new(number, kept.uri.clone(), "", modified, audience);
         chat.restore(&kept, turns);
+        if let Some(lead) = &kept.worker_of {
+            chat.lead = numbers.get(lead).copied();
+            chat.state.interactivity = Some(ChatInteractivity::ReadOnly);
+        }
+        has_changed |= chat.has_failed() != kept.failed;
         if let Some(lender) = &kept.lender {
             entry.borrow(lender, BTreeMap::new());
         }
-        if chats.len() == default {
+        if Some(chats.len()) == default {
             state.default_chat = Some(chat.uri.clone());
             if chat.backend_id.is_none() {
                 chat.backend_id = entry.view().record.backend_id.clone();
@@ -111,10 +139,15 @@ async fn woken(
         chats.push(chat);
     }
     for chat in &mut chats {
-        chat.state.movable = (Some(&chat.uri) != state.default_chat.as_ref()).then_some(true);
+        let moves = !chat.is_worker() && Some(&chat.uri) != state.default_chat.as_ref();
+        chat.state.movable = moves.then_some(true);
     }
     state.chats = chats.iter().map(Chat::summary).collect();
     let mut actor = Actor::new(sessions, entry, agent, state, chats, mailbox);
+    if has_changed {
+        // The host was killed in a turn.
+        actor.deferred.add(DeferredPart::Chats);
+    }
     actor.announced = !actor.sessions.is_draft(&actor.entry);
     actor.changes.clone_from(&actor.entry.view().summary.changes);
     actor.sessions.look_around(&actor.entry, false);
@@ -136,7 +169,10 @@ async fn stored_state(
     }
     let turns = sessions.core.turn_store().and_then(|store| store.turns.as_ref());
     let mut state = Vec::new();
-    for chat in chats.into_iter().filter(|chat| !chat.closed && sessions.holds(entry, &chat.uri)) {
+    chats.retain(|chat| !chat.closed && sessions.holds(entry, &chat.uri));
+    let leads: HashSet<String> = chats.iter().map(|chat| chat.uri.clone()).collect();
+    chats.retain(|chat| chat.worker_of.as_ref().is_none_or(|lead| leads.contains(lead)));
+    for chat in chats {
         let turns = match turns {
             Some(turns) => turns.read(limit::STORE, (entry.id.clone(), chat.uri.clone())).await.known()?,
             None => Vec::new(),

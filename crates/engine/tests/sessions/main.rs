@@ -17,6 +17,7 @@ mod durability;
 mod editors;
 mod files;
 mod host_calls;
+mod identity;
 mod lanes;
 mod moving;
 mod order;

@@ -87,7 +87,9 @@ async fn found(writes: &[Write], text: &str) -> (usize, usize) {
         let rows = rows.as_array().cloned().unwrap_or_default();
         rows.iter().filter(|row| row["message"]["text"] == text).count()
     };
-    (count(&state["turns"]), count(&state["queuedMessages"]))
+    // The first one that waits has begun.
+    let begun = usize::from(state["activeTurn"]["message"]["text"] == text);
+    (count(&state["turns"]) + begun, count(&state["queuedMessages"]))
 }
 
 #[tokio::test]

@@ -446,8 +446,8 @@ impl Mirror {
             differs(&format!("{name} lists {session} as"), own.as_ref(), new.as_ref())?;
         }
         for (channel, state) in &self.states {
-            let (own, new) =
-                (state.shown(self.version), fresh.states.get(channel).map(|state| state.shown(self.version)));
+            let shown = |state: &State| without_activity(state.shown(self.version));
+            let (own, new) = (shown(state), fresh.states.get(channel).map(shown));
             differs(&format!("{name} has of {channel}"), Some(&own), new.as_ref())?;
         }
         Ok(())
@@ -467,6 +467,17 @@ fn shown(mut row: Value) -> Value {
         row.retain(|key, value| !says_nothing(key, value));
     }
     row
+}
+
+/// Returns the state of a session without its activity: no action tells it, and subscribers know that of its chats.
+fn without_activity(mut state: Value) -> Value {
+    const ACTIVITY: u64 = 0b1_1111;
+    if state.get("lifecycle").is_some()
+        && let Some(status) = state["status"].as_u64()
+    {
+        state["status"] = (status & !ACTIVITY).into();
+    }
+    state
 }
 
 /// Merges changes into a row: `null` removes a field.

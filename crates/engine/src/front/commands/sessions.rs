@@ -40,7 +40,7 @@ impl Connection {
             let error = format!("{:?} is not a session URI: it holds a control character", params.channel);
             return responder.fail(RpcError::invalid_params(error));
         }
-        if let Channel::Root | Channel::Other | Channel::Plugin { .. } = Channel::parse(&params.channel) {
+        if !matches!(Channel::parse(&params.channel), Channel::Session(_)) {
             let error = format!("{} is not a session URI: its scheme is not free", params.channel);
             return responder.fail(RpcError::invalid_params(error));
         }
@@ -101,7 +101,12 @@ impl Connection {
                     }
                     responder.done();
                 }
-                Err(error) => responder.fail(error),
+                Err(error) => {
+                    if let Some(progress) = &progress {
+                        progress.say(2, "Failed");
+                    }
+                    responder.fail(error);
+                }
             }
         });
     }

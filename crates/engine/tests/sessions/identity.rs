@@ -1,0 +1,377 @@
+//! A session that slept, and one whose host was stopped or killed, is the one that clients had: each conversation is held
+//! once per disturbance, and what clients read afterwards is compared with what they read before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::points::{Emit, SessionStore, Worker, WorkerRequest};
+use ostler_contract::{Value, json};
+use ostler_ports::{SqliteSessions, StateDb};
+use ostler_protocol::uri;
+use ostler_testkit::cases::at_once;
+use ostler_testkit::{MemoryHost, RawClient, Stage, action};
+
+const SESSION: &str = "stage:/1";
+const OTHER: &str = "ahp-chat:/other";
+
+/// What happens between the conversation and the look at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Disturbance {
+    Sleeps,
+    Stops,
+    Killed,
+}
+
+const ALL: [Disturbance; 3] = [Disturbance::Sleeps, Disturbance::Stops, Disturbance::Killed];
+
+/// A host with a session, in which a client says what a test wants.
+struct World {
+    stage: Stage,
+    store: SessionStore,
+    host: MemoryHost,
+    client: RawClient,
+    chat: String,
+    seq: i64,
+}
+
+async fn host(stage: &Stage, store: &SessionStore) -> MemoryHost {
+    MemoryHost::builder()
+        .plugin(stage.plugin(), json!({}))
+        .options(|options| options.delta_window_ms = 0)
+        .sessions(store.clone())
+        .start()
+        .await
+}
+
+async fn connected(host: &MemoryHost) -> RawClient {
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client
+}
+
+impl World {
+    async fn new() -> Self {
+        let stage = Stage::default().with_plain_chats();
+        let own = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
+        let store = at_once(Arc::new(own).into_point());
+        let host = host(&stage, &store).await;
+        let mut client = connected(&host).await;
+        client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+        let chat = uri::default_chat(SESSION);
+        let mut world = Self { stage, store, host, client, chat, seq: 0 };
+        world.watch().await;
+        world
+    }
+
+    async fn watch(&mut self) {
+        for channel in [SESSION.to_owned(), self.chat.clone()] {
+            self.client.request("subscribe", json!({ "channel": channel })).await.unwrap();
+        }
+    }
+
+    async fn dispatch(&mut self, channel: &str, action: Value) {
+        self.seq += 1;
+        let name = action["type"].as_str().unwrap().to_owned();
+        self.client.dispatch(channel, self.seq, action).await;
+        let seen = self.client.actions_until(&name).await.pop().unwrap();
+        assert!(seen.get("rejectionReason").is_none(), "{seen}");
+    }
+
+    async fn begin(&mut self, turn: &str) {
+        let action = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": turn } });
+        let chat = self.chat.clone();
+        self.dispatch(&chat, action).await;
+    }
+
+    async fn queue(&mut self, id: &str) {
+        let message = json!({ "text": id, "origin": { "kind": "user" } });
+        let action =
+            json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": message });
+        let chat = self.chat.clone();
+        self.dispatch(&chat, action).await;
+    }
+
+    /// The backend emits in the first chat, and the client sees it.
+    async fn emit(&mut self, action: Value) {
+        let name = action["type"].as_str().unwrap().to_owned();
+        self.stage.emit(self.own_backend(), Emit::Chat, action);
+        self.client.actions_until(&name).await;
+    }
+
+    /// The latest backend of the first chat.
+    fn own_backend(&self) -> usize {
+        (0..self.stage.started()).rev().find(|at| self.stage.start(*at).chat_id.is_none()).unwrap()
+    }
+
+    async fn end(&mut self, turn: &str) {
+        self.emit(json!({ "type": "chat/turnComplete", "turnId": turn, "duration": 1 })).await;
+    }
+
+    async fn call(&mut self, turn: &str, call: &str) {
+        let start = json!({ "type": "chat/toolCallStart", "turnId": turn, "toolCallId": call,
+            "toolName": "task", "displayName": "Task" });
+        self.emit(start).await;
+        let ready = json!({ "type": "chat/toolCallReady", "turnId": turn, "toolCallId": call,
+            "invocationMessage": "Working", "confirmed": "not-needed" });
+        self.emit(ready).await;
+    }
+
+    async fn worker(&mut self, call: &str, request: Value) -> Worker {
+        let request: WorkerRequest = serde_json::from_value(request).unwrap();
+        let start = self.stage.start(self.own_backend());
+        let worker = start.subagent.unwrap().call((call.to_owned(), request)).await.unwrap();
+        self.client.actions_until("session/chatAdded").await;
+        worker
+    }
+
+    /// A worker that says something and ends.
+    async fn done_worker(&mut self, call: &str, request: Value) {
+        let worker = self.worker(call, request).await;
+        for said in [
+            json!({ "type": "chat/responsePart", "turnId": worker.turn_id,
+                "part": { "kind": "markdown", "id": "p", "content": call } }),
+            json!({ "type": "chat/turnComplete", "turnId": worker.turn_id, "duration": 1 }),
+        ] {
+            worker.emit.call((action(said),)).unwrap();
+        }
+        // Its end is handled before what its lead emits next.
+        self.emit(json!({ "type": "chat/activityChanged", "activity": call })).await;
+        self.emit(json!({ "type": "chat/activityChanged" })).await;
+    }
+
+    async fn disturb(&mut self, how: Disturbance) {
+        let sessions = &self.host.host.sessions;
+        match how {
+            Disturbance::Sleeps => {
+                drop(std::mem::replace(&mut self.client, self.host.raw()));
+                tokio::time::sleep(Duration::from_secs(700)).await;
+                let entry = sessions.session("1").await.known().unwrap().unwrap();
+                assert!(!entry.is_awake(), "it sleeps");
+            }
+            Disturbance::Stops => {
+                self.host.host.stop().await;
+                self.host.host.close().await;
+            }
+            // What the store has at this moment, while the other host goes on.
+            Disturbance::Killed => {}
+        }
+        if how != Disturbance::Sleeps {
+            self.host = host(&self.stage, &self.store).await;
+        }
+        self.client = connected(&self.host).await;
+    }
+
+    /// The session's row in listings.
+    async fn row(&mut self) -> Value {
+        let listed = self.client.request("listSessions", json!({})).await.unwrap();
+        without(listed["items"][0].clone(), &["modifiedAt", "activity"])
+    }
+
+    /// What clients read of the session and of each of its chats.
+    async fn seen(&mut self) -> Value {
+        let mut read = async |channel: &str| {
+            let subscribed = self.client.request("subscribe", json!({ "channel": channel })).await.unwrap();
+            subscribed["snapshot"]["state"].clone()
+        };
+        let session = read(SESSION).await;
+        let mut chats = Vec::new();
+        for chat in session["chats"].as_array().unwrap() {
+            chats.push(without(read(chat["resource"].as_str().unwrap()).await, MAY_DIFFER));
+        }
+        json!({ "session": without(session, MAY_DIFFER), "chats": chats })
+    }
+}
+
+/// What may differ: who is there, the time of the host's own last change, and whether a process of a turn that is over
+/// says what it does.
+const MAY_DIFFER: &[&str] = &["activeClients", "modifiedAt", "activity"];
+
+fn without(mut value: Value, keys: &[&str]) -> Value {
+    match &mut value {
+        Value::Object(fields) => {
+            fields.retain(|key, _| !keys.contains(&key.as_str()));
+            fields.values_mut().for_each(|field| *field = without(field.take(), keys));
+        }
+        Value::Array(entries) => entries.iter_mut().for_each(|entry| *entry = without(entry.take(), keys)),
+        _ => {}
+    }
+    value
+}
+
+/// Holds a conversation once per disturbance, and compares the row and the states before and after it.
+async fn same_after_each(converse: impl AsyncFn(&mut World)) {
+    for how in ALL {
+        let mut world = World::new().await;
+        converse(&mut world).await;
+        // Deferred writes are done.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let (row, seen) = (world.row().await, world.seen().await);
+        world.disturb(how).await;
+        assert_eq!(world.row().await, row, "the row after {how:?}");
+        assert_eq!(world.seen().await, seen, "after {how:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_and_their_turns_stay() {
+    same_after_each(async |world| {
+        world.begin("t1").await;
+        world.call("t1", "one").await;
+        world.done_worker("one", json!({ "title": "First", "prompt": "Look." })).await;
+        world.done_worker("deep", json!({ "title": "Inner", "parentToolCallId": "one" })).await;
+        world.call("t1", "two").await;
+        world.done_worker("two", json!({ "title": "Second" })).await;
+        world.end("t1").await;
+        world.begin("t2").await;
+        world.end("t2").await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_of_truncated_turns_are_gone() {
+    same_after_each(async |world| {
+        for (turn, call, inner) in [("t1", "one", "one-inner"), ("t2", "two", "two-inner")] {
+            world.begin(turn).await;
+            world.call(turn, call).await;
+            world.done_worker(call, json!({ "title": call })).await;
+            world.done_worker(inner, json!({ "title": inner, "parentToolCallId": call })).await;
+            world.end(turn).await;
+        }
+        let chat = world.chat.clone();
+        world.dispatch(&chat, json!({ "type": "chat/truncated", "turnId": "t1" })).await;
+        let seen = world.seen().await;
+        let titles: Vec<&str> =
+            seen["chats"].as_array().unwrap().iter().filter_map(|chat| chat["title"].as_str()).collect();
+        assert_eq!(titles, ["t1", "one", "one-inner"]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_turn_is_shown_as_failed() {
+    same_after_each(async |world| {
+        world.client.request("createChat", json!({ "channel": SESSION, "chat": OTHER })).await.unwrap();
+        world.begin("t1").await;
+        let error = json!({ "errorType": "x", "message": "No." });
+        world
+            .emit(json!({ "type": "chat/error", "turnId": "t1", "duration": 1,
+                "part": { "kind": "error", "error": error } }))
+            .await;
+        let (row, seen) = (world.row().await, world.seen().await);
+        assert_eq!([&row["status"], &seen["session"]["status"]], [&json!(2), &json!(2)], "{row}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_session_follows_its_chats() {
+    same_after_each(async |world| {
+        world.begin("t1").await;
+        assert_eq!(world.seen().await["session"]["status"], 8);
+        world
+            .emit(json!({ "type": "chat/toolCallStart", "turnId": "t1", "toolCallId": "rm", "toolName": "rm",
+                "displayName": "Remove" }))
+            .await;
+        world
+            .emit(json!({ "type": "chat/toolCallReady", "turnId": "t1", "toolCallId": "rm",
+                "invocationMessage": "Remove it" }))
+            .await;
+        assert_eq!(world.seen().await["session"]["status"], 24);
+        let chat = world.chat.clone();
+        world
+            .dispatch(
+                &chat,
+                json!({ "type": "chat/toolCallConfirmed", "turnId": "t1", "toolCallId": "rm",
+                "approved": true, "confirmed": "user-action" }),
+            )
+            .await;
+        world.end("t1").await;
+        assert_eq!(world.seen().await["session"]["status"], 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_clients_set_stays() {
+    same_after_each(async |world| {
+        world.client.request("createChat", json!({ "channel": SESSION, "chat": OTHER })).await.unwrap();
+        world.begin("t1").await;
+        world.end("t1").await;
+        let chat = world.chat.clone();
+        world.dispatch(SESSION, json!({ "type": "session/titleChanged", "title": "Ours" })).await;
+        world.dispatch(&chat, json!({ "type": "chat/draftChanged", "draft": { "text": "And", "origin": { "kind": "user" } } })).await;
+        world.dispatch(SESSION, json!({ "type": "session/isArchivedChanged", "isArchived": true })).await;
+        world
+            .client
+            .request(
+                "moveChat",
+                json!({ "channel": OTHER, "destination": { "kind": "session", "session": SESSION } }),
+            )
+            .await
+            .unwrap();
+    })
+    .await;
+}
+
+/// A turn that the end of the host broke is as one that failed while the host ran.
+#[tokio::test(start_paused = true)]
+async fn a_broken_turn_leaves_nothing_open_and_the_queue_goes_on() {
+    for how in [Disturbance::Stops, Disturbance::Killed] {
+        let mut world = World::new().await;
+        world.begin("t1").await;
+        world.call("t1", "runs").await;
+        let worker = world.worker("runs", json!({ "title": "Worker" })).await;
+        world
+            .emit(json!({ "type": "chat/toolCallStart", "turnId": "t1", "toolCallId": "rm", "toolName": "rm",
+                "displayName": "Remove" }))
+            .await;
+        world
+            .emit(json!({ "type": "chat/toolCallReady", "turnId": "t1", "toolCallId": "rm",
+                "invocationMessage": "Remove it" }))
+            .await;
+        world.queue("q1").await;
+        world.queue("q2").await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        world.disturb(how).await;
+        // A new message does not overtake those that waited.
+        world.watch().await;
+        let chat = world.chat.clone();
+        let state = world.client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        let state = &state["snapshot"]["state"];
+        let broken = &state["turns"][0];
+        assert_eq!([&broken["id"], &broken["state"]], [&json!("t1"), &json!("error")], "{how:?} {state}");
+        assert!(broken["duration"].is_i64(), "{broken}");
+        for part in broken["responseParts"].as_array().unwrap() {
+            if part["kind"] == "toolCall" {
+                assert_eq!(part["toolCall"]["status"], "cancelled", "{how:?} {part}");
+            }
+        }
+        assert_eq!(state["activeTurn"]["message"]["text"], "q1", "{how:?} {state}");
+        assert_eq!(state["queuedMessages"][0]["id"], "q2", "{how:?} {state}");
+        let inner = world.client.request("subscribe", json!({ "channel": worker.uri })).await.unwrap();
+        let inner = &inner["snapshot"]["state"];
+        assert_eq!(inner["turns"][0]["state"], "error", "{how:?} {inner}");
+        assert_eq!(inner["interactivity"], "read-only", "{how:?} {inner}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_works_in_the_background_does_not_sleep() {
+    let mut world = World::new().await;
+    world.begin("t1").await;
+    world
+        .emit(json!({ "type": "chat/backgroundWorkSet",
+            "work": { "kind": "shell", "id": "w", "label": "Build", "command": "make", "startedAt": "2026-01-01T00:00:00Z" } }))
+        .await;
+    world.end("t1").await;
+    drop(std::mem::replace(&mut world.client, world.host.raw()));
+    tokio::time::sleep(Duration::from_secs(2000)).await;
+    let entry = world.host.host.sessions.session("1").await.known().unwrap().unwrap();
+    assert!(entry.is_awake(), "its work goes on");
+    assert!(!world.stage.told().iter().any(|told| told.get("close").is_some()));
+    let backend = world.own_backend();
+    world.stage.emit(backend, Emit::Chat, json!({ "type": "chat/backgroundWorkRemoved", "id": "w" }));
+    tokio::time::sleep(Duration::from_secs(2000)).await;
+    assert!(!entry.is_awake());
+}
