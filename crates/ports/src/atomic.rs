@@ -2,9 +2,11 @@
 //! never a part.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata, Permissions, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -160,15 +162,60 @@ pub fn make_private_folder(folder: &Path) -> io::Result<()> {
     make(folder, &builder)
 }
 
+/// Folders that this process has made and whose names are not synced, and how many threads sync each.
+static UNSYNCED: Mutex<BTreeMap<PathBuf, usize>> = Mutex::new(BTreeMap::new());
+
+fn unsynced() -> MutexGuard<'static, BTreeMap<PathBuf, usize>> {
+    UNSYNCED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Creates a folder, and syncs each folder that has a new one in it.
 fn make(folder: &Path, builder: &fs::DirBuilder) -> io::Result<()> {
-    let missing =
-        folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()).count();
-    if missing == 0 {
-        return Ok(());
+    make_with(folder, builder, sync_folder)
+}
+
+fn make_with(
+    folder: &Path,
+    builder: &fs::DirBuilder,
+    sync: impl Fn(&Path) -> io::Result<()>,
+) -> io::Result<()> {
+    let above = || folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
+    let mut unsynced = unsynced();
+    let missing = above().take_while(|folder| !folder.is_dir());
+    let missing: Vec<&Path> = missing.collect();
+    if !missing.is_empty() {
+        let created = builder.create(folder);
+        // Also those that were made before one could not be.
+        let made = missing.iter().filter(|folder| folder.is_dir());
+        unsynced.extend(made.map(|folder| (folder.to_path_buf(), 0)));
+        created?;
     }
-    builder.create(folder)?;
-    folder.ancestors().take(missing).try_for_each(|made| sync_folder(folder_of(made)))
+    // Of another thread, too: a folder whose name is not synced is not there yet.
+    let mut ours = Vec::new();
+    for folder in above() {
+        if let Some(threads) = unsynced.get_mut(folder) {
+            *threads += 1;
+            ours.push(folder);
+        }
+    }
+    drop(unsynced);
+    let synced = ours.iter().try_for_each(|made| sync(folder_of(made)));
+    after_sync(&ours, synced.is_ok());
+    synced
+}
+
+/// Notes the outcome of a sync. Removes the folders that could not be synced, innermost first, so that a later start does not
+/// take them for synced. One that is in use stays, and is synced when it is asked for again.
+fn after_sync(made: &[&Path], is_synced: bool) {
+    let mut unsynced = unsynced();
+    for folder in made {
+        // Another thread may have synced it meanwhile.
+        let Some(threads) = unsynced.get_mut(*folder) else { continue };
+        *threads -= 1;
+        if is_synced || *threads == 0 && fs::remove_dir(folder).is_ok() {
+            unsynced.remove(*folder);
+        }
+    }
 }
 
 /// Moves a file to a free path, also on another file system. After a crash it is complete at one of the two paths or at
@@ -347,5 +394,68 @@ mod tests {
         });
         assert_eq!(fs::read_to_string(folder.path().join("a")).unwrap(), "99");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    fn made_by(folder: &Path, sync: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+        make_with(folder, fs::DirBuilder::new().recursive(true), sync)
+    }
+
+    #[test]
+    fn a_folder_that_could_not_be_synced_is_not_there_until_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let (top, folder) = (root.path().join("a"), root.path().join("a/b/c"));
+        let full = || Err(io::Error::from(io::ErrorKind::StorageFull));
+        // The sync fails of one folder after the other.
+        for failing in [root.path().join("a/b"), top.clone(), root.path().to_owned()] {
+            let sync = |synced: &Path| if synced == failing { full() } else { Ok(()) };
+            made_by(&folder, sync).unwrap_err();
+            assert!(!top.exists(), "{}", failing.display());
+        }
+        // One that something else uses by then stays.
+        let sync = |synced: &Path| match synced == root.path() {
+            true => fs::write(folder.join("file"), "x").and_then(|()| full()),
+            false => Ok(()),
+        };
+        made_by(&folder, sync).unwrap_err();
+        assert!(folder.is_dir());
+        let synced = Mutex::new(Vec::new());
+        let sync = |folder: &Path| {
+            synced.lock().unwrap().push(folder.to_owned());
+            Ok(())
+        };
+        for _ in 0..2 {
+            made_by(&folder, sync).unwrap();
+            assert_eq!(
+                *synced.lock().unwrap(),
+                [root.path().join("a/b"), top.clone(), root.path().to_owned()]
+            );
+        }
+    }
+
+    #[test]
+    fn a_thread_does_not_rely_on_what_another_one_has_not_synced_yet() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("a");
+        let (begun, has_begun) = std::sync::mpsc::channel();
+        let (goes_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        thread::scope(|scope| {
+            // Dropped if an assertion fails, so that the first one ends.
+            let goes_on = goes_on;
+            let first = scope.spawn(|| {
+                let (begun, may_go_on) = (begun, may_go_on);
+                made_by(&folder, |_| {
+                    begun.send(()).unwrap();
+                    may_go_on.recv().unwrap();
+                    Err(io::Error::from(io::ErrorKind::StorageFull))
+                })
+            });
+            has_begun.recv().unwrap();
+            made_by(&folder, |_| Err(io::Error::from(io::ErrorKind::StorageFull))).unwrap_err();
+            assert!(folder.is_dir(), "the first one is not done");
+            made_by(&folder, sync_folder).unwrap();
+            goes_on.send(()).unwrap();
+            first.join().unwrap().unwrap_err();
+        });
+        assert!(folder.is_dir(), "the second one relies on it");
     }
 }
