@@ -8,10 +8,11 @@ use ostler_contract::{Thrown, Value, json};
 
 use crate::bot_call::BotCall;
 use crate::callback;
-use crate::callbacks::Callback;
+use crate::callbacks::{Callback, ClaimedCallback};
 use crate::deliveries::Delivery;
 use crate::endpoint::{BotTarget, Endpoint, ReplyMode};
-use crate::host_connection::{Chat, SentBefore, TurnAcceptance, TurnRejection, Waiting, is_failure};
+use crate::heard::Waiting;
+use crate::host_connection::{Chat, SentBefore, TurnAcceptance, TurnRejection, is_failure};
 use crate::repeats::First;
 use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook};
@@ -38,6 +39,8 @@ struct AcceptedTurn {
     waiting: Waiting,
     /// Its message, if the host has not confirmed it.
     unconfirmed: Option<Value>,
+    /// Its callback, unless another task handles that.
+    callback: Option<ClaimedCallback>,
 }
 
 /// The outcome of sending a turn once.
@@ -64,7 +67,7 @@ pub(crate) async fn call(
         Err(refusal) => return Ok(refusal.into()),
     };
     seen.thread = Some(said.thread.clone());
-    let sent = match call.send(said, seen).await? {
+    let sent = match call.send(said, callback.as_ref(), seen).await? {
         Ok(sent) => sent,
         Err(refusal) => return Ok(refusal.into()),
     };
@@ -86,11 +89,12 @@ impl Call<'_> {
     async fn send(
         &self,
         said: BotCall,
+        callback: Option<&Uri>,
         seen: &mut Delivery,
     ) -> Result<Result<AcceptedTurn, Refusal>, Thrown> {
         let (mut attempt, mut was_gone) = (0, false);
         loop {
-            let sent = match self.send_once(&said, attempt).await? {
+            let sent = match self.send_once(&said, callback, attempt).await? {
                 Ok(sent) => sent,
                 Err(refusal) => return self.refused(refusal).map(Err),
             };
@@ -111,7 +115,12 @@ impl Call<'_> {
         }
     }
 
-    async fn send_once(&self, said: &BotCall, attempt: u32) -> Result<Result<Sent, Refusal>, Thrown> {
+    async fn send_once(
+        &self,
+        said: &BotCall,
+        callback: Option<&Uri>,
+        attempt: u32,
+    ) -> Result<Result<Sent, Refusal>, Thrown> {
         let Webhook { connection, unconfirmed, threads, .. } = &**self.webhook;
         let (chat, model) = match self.chat().await? {
             Ok(chat) => chat,
@@ -123,6 +132,7 @@ impl Call<'_> {
         };
         let message = turn::message(said, &self.endpoint.id, &turn, model.as_deref());
         threads.store(&self.endpoint.id, &said.thread, &chat).await?;
+        let mut callback = self.callback(callback, &chat, &said.thread, &turn).await?;
         let mut waiting = connection.wait_for(&turn);
         let sent_before = match self.first {
             Some(_) if unconfirmed.is_unsure(&turn) => SentBefore::Yes,
@@ -149,16 +159,56 @@ impl Call<'_> {
             }
             Ok(TurnAcceptance::Accepted | TurnAcceptance::Known(_)) => None,
             Ok(TurnAcceptance::Unheard) => Some(message),
-            Err(TurnRejection::Gone(why)) => return Ok(Ok(Sent::Gone(why))),
-            Err(TurnRejection::Refused(why)) => return Ok(Err(Refusal::NoBot(why))),
-            Err(TurnRejection::Failed(why)) => {
-                if self.first.is_some() {
-                    unconfirmed.note_unsure(&turn);
+            Err(rejection) => {
+                if let Some(callback) = &mut callback {
+                    self.webhook.withdraw_callback(callback).await;
                 }
-                return Err(Thrown::new(why));
+                return match rejection {
+                    TurnRejection::Gone(why) => Ok(Ok(Sent::Gone(why))),
+                    TurnRejection::Refused(why) => Ok(Err(Refusal::NoBot(why))),
+                    TurnRejection::Failed(why) => {
+                        if self.first.is_some() {
+                            unconfirmed.note_unsure(&turn);
+                        }
+                        Err(Thrown::new(why))
+                    }
+                };
             }
         };
-        Ok(Ok(Sent::Accepted(AcceptedTurn { thread: said.thread.clone(), turn, chat, waiting, unconfirmed })))
+        let thread = said.thread.clone();
+        Ok(Ok(Sent::Accepted(AcceptedTurn { thread, turn, chat, waiting, unconfirmed, callback })))
+    }
+
+    /// Claims the callback of a turn, and stores it before the turn is sent: what cannot be stored does not begin. A repeated delivery
+    /// finds the turn of the first one, whose callback another task may have.
+    ///
+    /// # Errors
+    /// The callback cannot be stored.
+    async fn callback(
+        &self,
+        url: Option<&Uri>,
+        chat: &Chat,
+        thread: &str,
+        turn: &str,
+    ) -> Result<Option<ClaimedCallback>, Thrown> {
+        let Some(url) = url else { return Ok(None) };
+        let callback = Callback {
+            endpoint: self.endpoint.id.clone(),
+            chat: chat.uri.clone(),
+            session: Some(chat.session.clone()),
+            thread: thread.to_owned(),
+            turn: turn.to_owned(),
+            url: url.clone(),
+            failures: 0,
+            next: None,
+        };
+        let mut callback = self.webhook.callbacks.claim(callback);
+        if let Some(callback) = &mut callback
+            && self.endpoint.extras.retry.is_some()
+        {
+            self.webhook.keep_callback(callback).await?;
+        }
+        Ok(callback)
     }
 
     /// Returns a refusal of the host, or the error if it refused because it can store nothing.
@@ -189,19 +239,19 @@ impl Call<'_> {
         Ok(Err(Refusal::NoBot(refusal)))
     }
 
-    async fn answer(&self, sent: AcceptedTurn, callback: Option<Uri>) -> Answer {
+    async fn answer(&self, sent: AcceptedTurn, url: Option<Uri>) -> Answer {
         let about = About { runs: Vec::new(), session: Some(sent.chat.session.clone()) };
-        self.reply(sent, callback).await.about(about)
+        self.reply(sent, url).await.about(about)
     }
 
-    async fn reply(&self, sent: AcceptedTurn, callback: Option<Uri>) -> Answer {
-        let AcceptedTurn { thread, turn, chat, waiting, unconfirmed } = sent;
+    async fn reply(&self, sent: AcceptedTurn, url: Option<Uri>) -> Answer {
+        let AcceptedTurn { thread, turn, chat, waiting, unconfirmed, callback } = sent;
         let accepted = json!({ "thread": thread, "turn": turn });
         let webhook = self.webhook;
         let retry = self.endpoint.extras.retry;
         // Its end, once the host has the turn.
         let end = match unconfirmed {
-            None => Either::Left(waiting),
+            None => Either::Left((waiting, callback)),
             Some(message) => {
                 let turn = UnconfirmedTurn {
                     endpoint: self.endpoint.id.clone(),
@@ -209,17 +259,20 @@ impl Call<'_> {
                     chat: chat.uri.clone(),
                     thread: thread.clone(),
                     turn: turn.clone(),
-                    url: callback.clone().filter(|_| self.target.reply == ReplyMode::Callback),
+                    url,
                 };
-                Either::Right(Box::pin(webhook.see_through(turn, message, retry, waiting)).await)
+                let end = webhook.see_through(turn, message, callback, retry, waiting);
+                Either::Right(Box::pin(end).await)
             }
         };
-        match (self.target.reply, callback, end) {
-            (ReplyMode::Sync, _, end) => {
+        match (self.target.reply, end) {
+            (ReplyMode::Sync, end) => {
                 let limit = self.target.sync_timeout.unwrap_or(webhook.sync_timeout);
                 let ended = async {
                     match end {
-                        Either::Left(waiting) => webhook.connection.end_of(waiting, &chat.uri, &turn).await,
+                        Either::Left((waiting, _)) => {
+                            webhook.connection.end_of(waiting, &chat.uri, &turn).await
+                        }
                         Either::Right(end) => {
                             end.await.unwrap_or_else(|_| Ended::failed("the host is closing"))
                         }
@@ -234,20 +287,8 @@ impl Call<'_> {
                 told["message"] = error.into();
                 Answer::new(StatusCode::BAD_GATEWAY, told)
             }
-            (ReplyMode::Callback, Some(url), Either::Left(waiting)) => {
-                let (endpoint, session) = (self.endpoint.id.clone(), Some(chat.session));
-                let chat = chat.uri;
-                let callback =
-                    Callback { endpoint, chat, session, thread, turn, url, failures: 0, next: None };
-                // A repeated delivery finds the turn of the first one, whose callback may be stored or posted already.
-                let is_new = webhook.callbacks.take(&callback);
-                let is_kept = retry.is_none() || webhook.keep_callback(&callback).await;
-                if is_new {
-                    webhook.call_back(callback, retry, waiting);
-                }
-                if !is_kept {
-                    return Refusal::NotStored.into();
-                }
+            (ReplyMode::Callback, Either::Left((waiting, Some(callback)))) => {
+                webhook.call_back(callback, retry, waiting);
                 Answer::new(StatusCode::ACCEPTED, accepted)
             }
             _ => Answer::new(StatusCode::ACCEPTED, accepted),

@@ -1,8 +1,6 @@
 //! Pending callbacks: posted at a turn's end, retried if the endpoint requests it, and continued at the next start.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,18 +9,19 @@ use ostler_contract::points::Collection;
 use ostler_contract::{JsonObject, Slug, Thrown, Value, json};
 use tokio::sync::Semaphore;
 
+use crate::at_last::{read_at_last, remove_at_last};
 use crate::callback;
+use crate::claims::{Claim, Claims};
 use crate::endpoint::Target;
 use crate::extras::Retry;
-use crate::host_connection::Waiting;
-use crate::read_at_last::read_at_last;
+use crate::heard::Waiting;
 use crate::reply::About;
 use crate::route::Webhook;
 use crate::turn::Ended;
 
 /// The maximum number of concurrent posts.
 const AT_ONCE: usize = 64;
-/// The pauses before a callback that could not be stored is stored again.
+/// The pauses before a callback that could not be stored or removed is stored or removed again.
 const AGAIN: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
 /// A pending callback.
@@ -41,22 +40,47 @@ pub(crate) struct Callback {
     pub next: Option<Timestamp>,
 }
 
+/// A callback that a task handles.
+#[derive(Debug)]
+pub(crate) struct ClaimedCallback {
+    callback: Callback,
+    /// Whether the next start finds it, or may find it.
+    is_stored: bool,
+    claim: Claim,
+}
+
+impl ClaimedCallback {
+    /// Whether the next start finds it.
+    pub fn is_stored(&self) -> bool {
+        self.is_stored
+    }
+
+    /// Lets its record be removed in the end, because an earlier start may have stored it.
+    pub fn assume_stored(&mut self) {
+        self.is_stored = true;
+    }
+}
+
 /// The callbacks.
 #[derive(Debug)]
 pub(crate) struct Callbacks {
     records: Collection,
-    /// The callbacks that a task is handling, and whether each is stored for a later start.
-    going: Mutex<HashMap<String, bool>>,
+    claims: Claims,
     posting: Semaphore,
 }
 
 impl Callbacks {
     pub fn new(records: Collection) -> Self {
-        Self { records, going: Mutex::default(), posting: Semaphore::new(AT_ONCE) }
+        Self { records, claims: Claims::default(), posting: Semaphore::new(AT_ONCE) }
     }
 
-    /// Stores a callback, so that the next start finds it.
-    pub async fn store(&self, callback: &Callback) -> Result<(), Thrown> {
+    /// Claims a callback; `None` if a task has it.
+    pub fn claim(&self, callback: Callback) -> Option<ClaimedCallback> {
+        let claim = self.claims.take(id(&callback))?;
+        Some(ClaimedCallback { callback, is_stored: false, claim })
+    }
+
+    async fn store(&self, callback: &Callback) -> Result<(), Thrown> {
         let mut record = json!({
             "id": id(callback), "endpoint": &*callback.endpoint, "chat": callback.chat, "thread": callback.thread,
             "turn": callback.turn, "url": callback.url.to_string(), "failures": callback.failures,
@@ -71,37 +95,6 @@ impl Callbacks {
             Value::Object(record) => self.records.put.call((record,)).await,
             _ => Ok(()),
         }
-    }
-
-    /// Claims a callback; returns `false` if a task is handling it.
-    pub fn take(&self, callback: &Callback) -> bool {
-        match self.going.lock().unwrap_or_else(PoisonError::into_inner).entry(id(callback)) {
-            Entry::Vacant(new) => {
-                new.insert(false);
-                true
-            }
-            Entry::Occupied(_) => false,
-        }
-    }
-
-    fn is_stored(&self, callback: &Callback) -> bool {
-        let going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
-        going.get(&id(callback)).copied().unwrap_or_default()
-    }
-
-    fn set_stored(&self, callback: &Callback) {
-        let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
-        going.entry(id(callback)).and_modify(|is_stored| *is_stored = true);
-    }
-
-    async fn forget(&self, callback: &Callback) {
-        let _ = self.records.remove.call((id(callback),)).await;
-        self.release(callback);
-    }
-
-    /// Ends the claim of a callback.
-    fn release(&self, callback: &Callback) {
-        self.going.lock().unwrap_or_else(PoisonError::into_inner).remove(&id(callback));
     }
 }
 
@@ -126,57 +119,100 @@ fn read(record: &JsonObject) -> Option<Callback> {
 
 impl Webhook {
     /// Posts a callback once its turn has ended. A failure is only logged.
-    pub(crate) fn call_back(self: &Arc<Self>, callback: Callback, retry: Option<Retry>, waiting: Waiting) {
+    pub(crate) fn call_back(
+        self: &Arc<Self>,
+        callback: ClaimedCallback,
+        retry: Option<Retry>,
+        waiting: Waiting,
+    ) {
         let webhook = self.clone();
         tokio::spawn(async move {
-            let ended = webhook.connection.end_of(waiting, &callback.chat, &callback.turn).await;
+            let Callback { chat, turn, .. } = &callback.callback;
+            let ended = webhook.connection.end_of(waiting, chat, turn).await;
             webhook.post_until_taken(callback, retry, &ended).await;
         });
     }
 
-    /// Continues the callbacks of an earlier start.
+    /// Continues the callbacks of an earlier start, except those of its unconfirmed turns.
     pub(crate) async fn resume_callbacks(self: &Arc<Self>) {
         let list = || async { self.callbacks.records.list.call(()).await.into() };
         for record in read_at_last(&self.host, "the callbacks of an earlier start", list).await {
             // A callback of a concurrent call is not from an earlier start.
-            let Some(callback) = read(&record).filter(|callback| self.callbacks.take(callback)) else {
-                continue;
-            };
+            let callback = read(&record).and_then(|callback| self.callbacks.claim(callback));
+            let Some(mut callback) = callback else { continue };
+            callback.assume_stored();
             let webhook = self.clone();
             tokio::spawn(async move {
                 // The endpoint's record may have been edited since; its current content applies.
-                let Some(retry) = webhook.may_still_go(&callback).await else {
-                    webhook.problem(
-                        &callback.endpoint,
-                        "dropped a callback of an earlier start that its endpoint no longer allows",
-                    );
-                    return webhook.callbacks.forget(&callback).await;
+                let Some(retry) = webhook.may_still_go(&callback.callback).await else {
+                    return webhook.drop_callback(callback);
                 };
-                let ended = webhook.connection.end_of_old(&callback.chat, &callback.turn).await;
+                // It is stored before its turn is sent, so the host may have been killed in between.
+                let Callback { chat, turn, failures, .. } = &callback.callback;
+                let ended = webhook.connection.end_of_earlier(chat, turn, *failures > 0).await;
                 webhook.post_until_taken(callback, Some(retry), &ended).await;
             });
         }
     }
 
-    /// Stores a callback for a later start. Returns whether it is stored.
-    pub(crate) async fn store_callback(&self, callback: &Callback) -> bool {
-        match self.callbacks.store(callback).await {
-            Ok(()) => self.callbacks.set_stored(callback),
-            Err(why) => self.problem(&callback.endpoint, &format!("cannot store a callback: {why}")),
+    /// Drops a callback of an earlier start.
+    pub(crate) fn drop_callback(self: &Arc<Self>, callback: ClaimedCallback) {
+        self.problem(
+            &callback.callback.endpoint,
+            "dropped a callback of an earlier start that its endpoint no longer allows",
+        );
+        self.remove_callback(callback);
+    }
+
+    /// Stores a callback for a later start. A failure is only logged.
+    pub(crate) async fn store_callback(&self, callback: &mut ClaimedCallback) {
+        match self.callbacks.store(&callback.callback).await {
+            Ok(()) => callback.is_stored = true,
+            Err(why) => {
+                self.problem(&callback.callback.endpoint, &format!("cannot store a callback: {why}"));
+            }
         }
-        self.callbacks.is_stored(callback)
     }
 
     /// Stores a new callback for a later start, and tries again for a while if that fails: a caller that is told that it is accepted
-    /// relies on it. Returns whether it is stored.
-    pub(crate) async fn keep_callback(&self, callback: &Callback) -> bool {
-        for pause in AGAIN {
-            if self.callbacks.is_stored(callback) || self.store_callback(callback).await {
-                return true;
-            }
-            tokio::time::sleep(pause).await;
+    /// relies on it.
+    ///
+    /// # Errors
+    /// It cannot be stored.
+    pub(crate) async fn keep_callback(&self, callback: &mut ClaimedCallback) -> Result<(), Thrown> {
+        let kept = again(|| self.callbacks.store(&callback.callback)).await;
+        // A write whose answer was lost may be done.
+        callback.is_stored = true;
+        if let Err(why) = kept {
+            let id = callback.claim.id().to_owned();
+            callback.is_stored = self.callbacks.records.remove.call((id,)).await.is_err();
+            return Err(Thrown::new(format_args!("its callback: {}", why.message)));
         }
-        self.store_callback(callback).await
+        Ok(())
+    }
+
+    /// Removes the record of a callback whose call is refused. If that fails, the next start finds it.
+    pub(crate) async fn withdraw_callback(&self, callback: &mut ClaimedCallback) {
+        if !callback.is_stored {
+            return;
+        }
+        let id = callback.claim.id();
+        match again(|| self.callbacks.records.remove.call((id.to_owned(),))).await {
+            Ok(_) => callback.is_stored = false,
+            Err(why) => self.problem(
+                &callback.callback.endpoint,
+                &format!("cannot remove the callback of a call that was refused: {why}"),
+            ),
+        }
+    }
+
+    /// Removes a callback that is done. No other task can have it before that succeeds.
+    fn remove_callback(self: &Arc<Self>, callback: ClaimedCallback) {
+        let webhook = self.clone();
+        tokio::spawn(async move {
+            let what = format!("a callback of {} that is done", crate::named(&callback.callback.endpoint));
+            remove_at_last(&webhook.host, &what, &webhook.callbacks.records, callback.claim.id()).await;
+        });
     }
 
     async fn may_still_go(&self, callback: &Callback) -> Option<Retry> {
@@ -188,7 +224,13 @@ impl Webhook {
     }
 
     /// Posts the end of a turn, and again if the endpoint requests it, until it is taken.
-    pub(crate) async fn post_until_taken(&self, mut callback: Callback, retry: Option<Retry>, ended: &Ended) {
+    pub(crate) async fn post_until_taken(
+        self: &Arc<Self>,
+        mut claimed: ClaimedCallback,
+        retry: Option<Retry>,
+        ended: &Ended,
+    ) {
+        let callback = &mut claimed.callback;
         let body = ended.told(&callback.thread, &callback.turn);
         if let Some(next) = callback.next {
             let left = next.duration_since(Timestamp::now());
@@ -196,6 +238,7 @@ impl Webhook {
         }
         let about = About { runs: Vec::new(), session: callback.session.clone() };
         loop {
+            let callback = &mut claimed.callback;
             let posted = {
                 let _place = self.callbacks.posting.acquire().await;
                 callback::post(&self.host, &callback.url, &body, &about).await
@@ -224,12 +267,22 @@ impl Webhook {
                 &format!("the callback of turn {turn} to {to} failed: {why}; retrying in {again} seconds"),
             );
             callback.next = Timestamp::now().checked_add(wait).ok();
-            self.store_callback(&callback).await;
+            self.store_callback(&mut claimed).await;
             tokio::time::sleep(wait).await;
         }
-        match retry {
-            Some(_) => self.callbacks.forget(&callback).await,
-            None => self.callbacks.release(&callback),
+        if claimed.is_stored {
+            self.remove_callback(claimed);
         }
     }
+}
+
+/// Tries again for a while what fails.
+async fn again<T, F: Future<Output = Result<T, Thrown>>>(what: impl Fn() -> F) -> Result<T, Thrown> {
+    for pause in AGAIN {
+        if let Ok(done) = what().await {
+            return Ok(done);
+        }
+        tokio::time::sleep(pause).await;
+    }
+    what().await
 }

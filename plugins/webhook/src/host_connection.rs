@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ostler_contract::host::Peer;
 use ostler_contract::protocol::error::code;
-use ostler_contract::protocol::names;
 use ostler_contract::{Call, PluginHost, Thrown, Value, json};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::heard::{self, Heard, Rejected, Waiting, lock};
 use crate::turn::{Ended, TurnPhase, find};
 
 /// How long a call waits for the echo of its turn.
@@ -22,15 +22,12 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 /// How often a turn is checked whose end was not reported.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
-/// The first and the longest pause before an unconfirmed turn is searched for again. The time doubles in between.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How long a turn is searched for that cannot be sent again.
-const SEARCHED: Duration = Duration::from_secs(600);
+pub(crate) const SEARCHED: Duration = Duration::from_secs(600);
 /// How many of the newest turns are searched first.
 const NEWEST: u32 = 20;
 /// The client id of the plugin.
-const CLIENT: &str = "webhook";
+pub(crate) const CLIENT: &str = "webhook";
 const ROOT: &str = ostler_contract::protocol::uri::ROOT;
 
 /// A chat of the plugin with a bot.
@@ -109,17 +106,6 @@ impl Echo {
     }
 }
 
-/// What a connection is told about a dispatched action: that it was accepted, or why not.
-type EchoOutcome = Result<(), Rejected>;
-
-/// Why an action was rejected.
-#[derive(Debug)]
-struct Rejected {
-    why: String,
-    /// Whether it can be sent again.
-    is_retryable: bool,
-}
-
 /// The connection, opened with the first call and again after it was lost.
 #[derive(Debug)]
 pub(crate) struct HostConnection {
@@ -146,7 +132,7 @@ struct Subscription {
 
 /// A reference to the subscription of a chat. Dropping the last one unsubscribes, so that the chat's session can sleep.
 #[derive(Debug)]
-struct Watched {
+pub(crate) struct Watched {
     line: Arc<Line>,
     chat: String,
 }
@@ -181,19 +167,6 @@ impl Drop for Watched {
             let _ = self.line.peer.notify.call(("unsubscribe".to_owned(), params.as_object().cloned()));
         }
     }
-}
-
-/// The waiting calls.
-#[derive(Debug, Default)]
-struct Heard {
-    /// By sequence number of the action.
-    echoes: HashMap<i64, oneshot::Sender<EchoOutcome>>,
-    /// By turn.
-    ends: HashMap<String, Arc<Notify>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl HostConnection {
@@ -301,60 +274,34 @@ impl HostConnection {
     }
 
     /// Waits for the end of a turn that the host has confirmed.
-    pub async fn end_of(&self, mut waiting: Waiting, chat: &str, turn: &str) -> Ended {
+    pub async fn end_of(&self, waiting: Waiting, chat: &str, turn: &str) -> Ended {
+        self.end(waiting, chat, turn, true).await
+    }
+
+    /// Like [`HostConnection::end_of`], for a turn of an earlier start, which may have ended. One of which it is not known that the
+    /// host accepted it is searched for first: a repeated delivery may start it.
+    pub async fn end_of_earlier(&self, chat: &str, turn: &str, was_accepted: bool) -> Ended {
+        let mut waiting = self.wait_for(turn);
+        waiting.look_now();
+        self.end(waiting, chat, turn, was_accepted).await
+    }
+
+    async fn end(&self, mut waiting: Waiting, chat: &str, turn: &str, mut was_accepted: bool) -> Ended {
+        let mut missing_since = None;
         loop {
-            let _ = tokio::time::timeout(LOOK_EVERY, waiting.notify.notified()).await;
+            let _ = tokio::time::timeout(LOOK_EVERY, waiting.changed()).await;
             match self.look(&mut waiting, chat, turn).await {
                 TurnPhase::Ended(ended) => return ended,
                 TurnPhase::Gone => return Ended::without_session(),
-                TurnPhase::Nowhere => return Ended::withdrawn(),
-                TurnPhase::Goes | TurnPhase::Unknown => {}
-            }
-        }
-    }
-
-    /// Like [`HostConnection::end_of`], for a turn that may already have ended.
-    pub async fn end_of_old(&self, chat: &str, turn: &str) -> Ended {
-        let waiting = self.wait_for(turn);
-        waiting.notify.notify_one();
-        self.end_of(waiting, chat, turn).await
-    }
-
-    /// Finds out whether the host has a turn that it did not confirm, and sends it again under the same id if not, for as long as
-    /// that takes. Without a message it is only searched for. Returns the outcome of a turn that the host does not have in the
-    /// end.
-    pub async fn confirm(
-        &self,
-        waiting: &mut Waiting,
-        chat: &str,
-        turn: &str,
-        message: Option<&Value>,
-    ) -> Result<(), Ended> {
-        let (began, mut pause) = (Instant::now(), FIRST_PAUSE);
-        loop {
-            match self.look(waiting, chat, turn).await {
-                phase @ (TurnPhase::Ended(_) | TurnPhase::Goes) => {
-                    waiting.known(phase);
-                    return Ok(());
-                }
-                TurnPhase::Gone => return Err(Ended::without_session()),
-                TurnPhase::Nowhere => match message {
-                    None if began.elapsed() > SEARCHED => {
-                        return Err(Ended::failed("the host did not accept the turn"));
+                TurnPhase::Nowhere if was_accepted || waiting.was_shown() => return Ended::withdrawn(),
+                TurnPhase::Nowhere => {
+                    if missing_since.get_or_insert_with(Instant::now).elapsed() > SEARCHED {
+                        return Ended::missing();
                     }
-                    None => {}
-                    Some(message) => match self.send(waiting, chat, turn, message, SentBefore::Yes).await {
-                        Ok(TurnAcceptance::Accepted | TurnAcceptance::Known(_)) => return Ok(()),
-                        Err(TurnRejection::Refused(why) | TurnRejection::Gone(why)) => {
-                            return Err(Ended::failed(&why));
-                        }
-                        Ok(TurnAcceptance::Unheard) | Err(TurnRejection::Failed(_)) => {}
-                    },
-                },
+                }
+                TurnPhase::Goes => was_accepted = true,
                 TurnPhase::Unknown => {}
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -373,8 +320,7 @@ impl HostConnection {
 
     /// Starts to listen for a turn's end; call it before the turn is sent.
     pub fn wait_for(&self, turn: &str) -> Waiting {
-        let notify = lock(&self.heard).ends.entry(turn.to_owned()).or_default().clone();
-        Waiting { notify, heard: self.heard.clone(), watched: None }
+        Waiting::new(&self.heard, turn)
     }
 
     /// Returns the phase of a turn. `waiting` receives the chat's actions from then on.
@@ -510,7 +456,7 @@ impl HostConnection {
         let peer = self.host.connect()?;
         let heard = self.heard.clone();
         peer.on_message.call((Call::now(move |(message,): (Value,)| {
-            hear(&heard, &message);
+            heard::hear(&heard, &message);
             Ok(())
         }),))?;
         let hello = json!({ "channel": ROOT, "clientId": CLIENT, "protocolVersions": ["0.9.0"] });
@@ -518,29 +464,6 @@ impl HostConnection {
         let line = Arc::new(Line { peer, watched: Mutex::default() });
         *held = Some(line.clone());
         Ok(line)
-    }
-}
-
-/// A call that waits for a turn's end.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    notify: Arc<Notify>,
-    heard: Arc<Mutex<Heard>>,
-    /// The subscription that delivers the turn's end.
-    watched: Option<Watched>,
-}
-
-impl Waiting {
-    /// The host has the turn, which may have ended already.
-    pub fn known(&self, phase: TurnPhase) -> TurnAcceptance {
-        self.notify.notify_one();
-        TurnAcceptance::Known(phase)
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        lock(&self.heard).ends.retain(|_, held| !Arc::ptr_eq(held, &self.notify));
     }
 }
 
@@ -553,43 +476,5 @@ async fn closed(line: &Line) {
         if answer.is_err_and(|why| why.rpc.is_none()) {
             return;
         }
-    }
-}
-
-/// Handles one message of the host.
-fn hear(heard: &Mutex<Heard>, message: &Value) {
-    if message["method"] != "action" {
-        return;
-    }
-    let (params, action) = (&message["params"], &message["params"]["action"]);
-    let mut heard = lock(heard);
-    if params["origin"]["clientId"] == CLIENT
-        && let Some(echo) = params["origin"]["clientSeq"].as_i64().and_then(|seq| heard.echoes.remove(&seq))
-    {
-        let is_retryable = params["_meta"][names::meta_key(names::RETRYABLE)] == true;
-        let _ = echo.send(match params["rejectionReason"].as_str() {
-            Some(why) => Err(Rejected { why: why.to_owned(), is_retryable }),
-            None => Ok(()),
-        });
-    }
-    let text = |field: &str| action[field].as_str();
-    match (text("type"), text("turnId")) {
-        (Some("chat/turnStarted"), Some(turn)) => {
-            // The queued message is now a turn, with an id from the host.
-            if let Some(waiting) = text("queuedMessageId").and_then(|id| heard.ends.get(id).cloned()) {
-                heard.ends.insert(turn.to_owned(), waiting);
-            }
-        }
-        (Some("chat/turnComplete" | "chat/turnCancelled" | "chat/error"), Some(turn)) => {
-            if let Some(waiting) = heard.ends.get(turn) {
-                waiting.notify_one();
-            }
-        }
-        (Some("chat/pendingMessageRemoved"), _) => {
-            if let Some(waiting) = text("id").and_then(|id| heard.ends.get(id)) {
-                waiting.notify_one();
-            }
-        }
-        _ => {}
     }
 }

@@ -3,11 +3,13 @@
 //!
 //! An endpoint is a record of the `webhooks` collection: `<configDir>/webhooks/<id>.md`, written by hand.
 
+mod at_last;
 mod automation;
 mod bot;
 mod bot_call;
 mod callback;
 mod callbacks;
+mod claims;
 mod cloudevents;
 mod condition;
 mod deliveries;
@@ -15,11 +17,11 @@ mod endpoint;
 mod endpoints;
 mod exact_numbers;
 mod extras;
+mod heard;
 mod host_connection;
 mod id;
 mod limits;
 mod log_limit;
-mod read_at_last;
 pub mod recorded_calls;
 mod repeats;
 mod replay;
@@ -41,13 +43,13 @@ use ostler_contract::events::EventName;
 use ostler_contract::points::{Collection, CollectionOptions, RecordChange, TriggerEvent, TriggerType};
 use ostler_contract::{Bodies, Budget, Call, Options, Plugin, PluginHost, Slug, Thrown, Value, json};
 
+use at_last::read_at_last;
 use callbacks::Callbacks;
 use deliveries::Deliveries;
 use endpoint::Endpoint;
 use endpoints::Endpoints;
 use host_connection::HostConnection;
 use limits::Limits;
-use read_at_last::read_at_last;
 use repeats::Repeats;
 use route::Webhook;
 use shared_store::SharedStore;
@@ -99,21 +101,29 @@ pub fn bodies_options() -> CollectionOptions {
 
 /// The plugin.
 pub fn plugin() -> Plugin {
-    Plugin::new("@ostler/webhook", |host, options| Box::pin(async move { apply(&host, &options) }))
-        .title("Webhooks")
-        .defaults(json!({ "syncTimeoutSeconds": SYNC_TIMEOUT }))
-        .options_schema(json!({
-            "type": "object",
-            "properties": {
-                "syncTimeoutSeconds": {
-                    "type": "number", "exclusiveMinimum": 0,
-                    "description": "Timeout of sync calls, in seconds."
-                }
-            }
-        }))
+    plugin_with(unconfirmed::MEMORY)
 }
 
-fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
+/// The plugin, with so many bytes for the messages of unconfirmed turns. Only tests choose them.
+#[doc(hidden)]
+pub fn plugin_with(unconfirmed: usize) -> Plugin {
+    Plugin::new("@ostler/webhook", move |host, options| {
+        Box::pin(async move { apply(&host, &options, unconfirmed) })
+    })
+    .title("Webhooks")
+    .defaults(json!({ "syncTimeoutSeconds": SYNC_TIMEOUT }))
+    .options_schema(json!({
+        "type": "object",
+        "properties": {
+            "syncTimeoutSeconds": {
+                "type": "number", "exclusiveMinimum": 0,
+                "description": "Timeout of sync calls, in seconds."
+            }
+        }
+    }))
+}
+
+fn apply(host: &PluginHost, options: &Options, unconfirmed: usize) -> Result<(), Thrown> {
     host.register_trigger_type(TriggerType {
         r#type: TRIGGER.into(),
         title: "A webhook call".into(),
@@ -148,7 +158,7 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         connection: HostConnection::new(host.clone()),
         threads: Threads::new(collection(THREADS)?),
         callbacks: Callbacks::new(collection(CALLBACKS)?),
-        unconfirmed: UnconfirmedTurns::new(host.clone(), collection(UNCONFIRMED)?),
+        unconfirmed: UnconfirmedTurns::new(host.clone(), collection(UNCONFIRMED)?, unconfirmed),
         deliveries: Arc::new(Deliveries::new(collection(DELIVERIES)?, store.clone())),
         repeats: Arc::new(Repeats::new(collection(REPEATS)?)),
         limits: Limits::default(),
@@ -180,10 +190,11 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     host.register_route(Call::new(move |(request,)| webhook.clone().serve(request)))
 }
 
-/// Continues what remained when the host ended: pending callbacks, unconfirmed turns and queued turns.
+/// Continues what remained when the host ended: unconfirmed turns, pending callbacks and queued turns.
 async fn resume(webhook: Arc<Webhook>) {
-    webhook.resume_callbacks().await;
+    // First, so that each of them has its callback.
     webhook.resume_unconfirmed().await;
+    webhook.resume_callbacks().await;
     let chats = || async { webhook.threads.chats().await.into() };
     for chat in read_at_last(&webhook.host, "the chats of an earlier start", chats).await {
         webhook.connection.go_on(&chat).await;

@@ -164,13 +164,12 @@ impl First {
     /// The answer cannot be stored. It is retained, and the repeated delivery stores it.
     pub async fn store(self, answer: &Answer) -> Result<(), Thrown> {
         let repeats = &self.repeats;
+        let unstored = Unstored { first: &self, answer: Some(answer) };
         let mut order = repeats.order.lock().await;
-        if !answer.is_recorded
-            && let Err(why) = repeats.records.put.call((record_of(&self.id, &self.endpoint, answer),)).await
-        {
-            repeats.unstored().insert(self.id.clone(), answer.clone());
-            return Err(why);
+        if !answer.is_recorded {
+            repeats.records.put.call((record_of(&self.id, &self.endpoint, answer),)).await?;
         }
+        unstored.forget();
         // What remains beyond the limit is removed after a later delivery.
         let Ok(of_endpoint) = self.in_order(&mut order).await else { return Ok(()) };
         of_endpoint.push_back(self.id.clone());
@@ -208,6 +207,26 @@ impl First {
         };
         records.sort_by_key(|record| text(record, "at"));
         Ok(records.iter().map(|record| text(record, "id")).collect())
+    }
+}
+
+/// An answer that is retained when this is dropped before it is stored, also because the caller left.
+struct Unstored<'a> {
+    first: &'a First,
+    answer: Option<&'a Answer>,
+}
+
+impl Unstored<'_> {
+    fn forget(mut self) {
+        self.answer = None;
+    }
+}
+
+impl Drop for Unstored<'_> {
+    fn drop(&mut self) {
+        if let Some(answer) = self.answer {
+            self.first.repeats.unstored().insert(self.first.id.clone(), answer.clone());
+        }
     }
 }
 

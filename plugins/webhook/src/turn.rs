@@ -44,6 +44,13 @@ impl Ended {
         Self { status: "cancelled", text: String::new(), error: None }
     }
 
+    /// Returns the outcome of a turn that an earlier start may have accepted, and that is not in its chat.
+    pub fn missing() -> Self {
+        Self::failed(
+            "the host does not have the turn: it ended before it accepted it, or the message was withdrawn",
+        )
+    }
+
     /// Returns the form for callers: `{ thread, turn, status, text, error }`.
     pub fn told(&self, thread: &str, turn: &str) -> Value {
         let mut told = json!({ "thread": thread, "turn": turn, "status": self.status, "text": self.text });

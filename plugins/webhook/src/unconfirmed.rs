@@ -1,7 +1,7 @@
 //! Turns that the host did not confirm in time. Their calls are answered, so the plugin sees them through, over restarts too: it
 //! finds out whether the host has them, sends them again if not, and reports their ends.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,23 +10,30 @@ use ostler_contract::http::Uri;
 use ostler_contract::points::Collection;
 use ostler_contract::{Budget, JsonObject, PluginHost, Slug, Thrown, Value, json};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
+use crate::at_last::{read_at_last, remove_at_last};
 use crate::callback;
-use crate::callbacks::Callback;
-use crate::endpoint::Target;
+use crate::callbacks::{Callback, ClaimedCallback};
+use crate::claims::{Claim, Claims};
+use crate::endpoint::{BotTarget, Target};
 use crate::extras::Retry;
-use crate::host_connection::Waiting;
-use crate::read_at_last::read_at_last;
+use crate::heard::Waiting;
+use crate::host_connection::{SEARCHED, SentBefore, TurnAcceptance, TurnRejection};
 use crate::route::Webhook;
-use crate::turn::Ended;
+use crate::turn::{Ended, TurnPhase};
 
 /// How long the answer to a call waits for the record of its turn.
 const STORED_WITHIN: Duration = Duration::from_secs(1);
-/// The memory for messages of unconfirmed turns, in bytes. A turn without room is searched for, but not sent again before the next
-/// start.
-const MEMORY: usize = 64 * 1024 * 1024;
+/// The memory for messages of unconfirmed turns, in bytes. A turn without room is searched for, and sent again from its record once
+/// there is room.
+pub(crate) const MEMORY: usize = 64 * 1024 * 1024;
 /// The memory of a message in addition to its text.
 const MESSAGE: usize = 1024;
+/// The first and the longest pause before an unconfirmed turn is searched for again. The time doubles in between.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How many turns are remembered that may have been sent.
 const MOST_UNSURE: usize = 10_000;
 
@@ -42,8 +49,49 @@ pub(crate) struct UnconfirmedTurn {
     pub url: Option<Uri>,
 }
 
-/// The message of an unconfirmed turn, if there is memory for it.
-type Retained = Option<(Value, Charge)>;
+impl UnconfirmedTurn {
+    fn callback(&self) -> Option<Callback> {
+        Some(Callback {
+            endpoint: self.endpoint.clone(),
+            chat: self.chat.clone(),
+            session: Some(self.session.clone()),
+            thread: self.thread.clone(),
+            turn: self.turn.clone(),
+            url: self.url.clone()?,
+            failures: 0,
+            next: None,
+        })
+    }
+}
+
+/// An unconfirmed turn that a task sees through.
+struct ClaimedTurn {
+    turn: UnconfirmedTurn,
+    /// Its message, if there is memory for it.
+    message: Option<(Value, Charge)>,
+    /// The memory of the message.
+    size: usize,
+    /// Its callback, unless another task handles that.
+    callback: Option<ClaimedCallback>,
+    record: Record,
+}
+
+/// The record of an unconfirmed turn, and the claim of the task that sees it through.
+struct Record {
+    claim: Claim,
+    /// The write of the record, which may fail.
+    storing: Option<JoinHandle<()>>,
+}
+
+/// The outcome of a search for the message of a turn.
+enum Recall {
+    /// The message can be sent.
+    Found,
+    /// There is no memory for it, or it cannot be read now.
+    NotNow,
+    /// It is neither in memory nor stored.
+    Lost,
+}
 
 /// The unconfirmed turns.
 #[derive(Debug)]
@@ -51,16 +99,15 @@ pub(crate) struct UnconfirmedTurns {
     host: PluginHost,
     records: Collection,
     memory: Budget,
-    /// The turns that a task sees through.
-    going: Mutex<HashSet<String>>,
+    claims: Claims,
     /// Turns of deliveries that may have been stored although their calls were refused, oldest first.
     unsure: Mutex<VecDeque<String>>,
 }
 
 impl UnconfirmedTurns {
-    pub fn new(host: PluginHost, records: Collection) -> Self {
-        let memory = Budget::new(MEMORY);
-        Self { host, records, memory, going: Mutex::default(), unsure: Mutex::default() }
+    pub fn new(host: PluginHost, records: Collection, memory: usize) -> Self {
+        let memory = Budget::new(memory);
+        Self { host, records, memory, claims: Claims::default(), unsure: Mutex::default() }
     }
 
     /// Remembers a turn that may have been stored although its call is refused.
@@ -79,9 +126,9 @@ impl UnconfirmedTurns {
         self.unsure.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|other| other == turn)
     }
 
-    /// Claims a turn; returns `false` if a task sees it through.
-    fn take(&self, turn: &str) -> bool {
-        self.going.lock().unwrap_or_else(PoisonError::into_inner).insert(turn.to_owned())
+    /// Claims a turn; `None` if a task sees it through.
+    fn claim(&self, turn: &str) -> Option<Claim> {
+        self.claims.take(id(turn))
     }
 
     /// Stores a turn, so that the next start finds it.
@@ -106,11 +153,6 @@ impl UnconfirmedTurns {
             record.insert("url".to_owned(), json!(url.to_string()));
         }
         self.records.put.call((record,))
-    }
-
-    async fn forget(&self, turn: &str) {
-        let _ = self.records.remove.call((id(turn),)).await;
-        self.going.lock().unwrap_or_else(PoisonError::into_inner).remove(turn);
     }
 }
 
@@ -144,99 +186,114 @@ impl Webhook {
         self: &Arc<Self>,
         turn: UnconfirmedTurn,
         message: Value,
+        callback: Option<ClaimedCallback>,
         retry: Option<Retry>,
         waiting: Waiting,
     ) -> oneshot::Receiver<Ended> {
         let (done, end) = oneshot::channel();
-        if self.unconfirmed.take(&turn.turn) {
-            let storing = tokio::spawn(self.unconfirmed.store(&turn, &message));
-            match tokio::time::timeout(STORED_WITHIN, storing).await {
-                Ok(Ok(Ok(()))) => {}
-                Ok(Ok(Err(why))) => {
-                    self.problem(&turn.endpoint, &format!("cannot store an unconfirmed turn: {why}"));
-                }
-                // A store that did not confirm the turn may be as slow for its record.
-                Ok(Err(_)) | Err(_) => {}
-            }
-            let webhook = self.clone();
-            let charge = self.unconfirmed.memory.try_take(size_of(&message));
-            let message = charge.map(|charge| (message, charge));
+        let webhook = self.clone();
+        let Some(claim) = self.unconfirmed.claim(&turn.turn) else {
             tokio::spawn(async move {
-                let ended = webhook.finish(turn, message, retry, waiting).await;
+                // The task that sees it through confirms it.
+                let ended = webhook.connection.end_of(waiting, &turn.chat, &turn.turn).await;
+                if let Some(callback) = callback {
+                    webhook.post_until_taken(callback, retry, &ended).await;
+                }
                 let _ = done.send(ended);
             });
-        }
+            return end;
+        };
+        let (stored, is_stored) = oneshot::channel::<()>();
+        let store = self.unconfirmed.store(&turn, &message);
+        let storing = tokio::spawn({
+            let (webhook, endpoint) = (self.clone(), turn.endpoint.clone());
+            async move {
+                if let Err(why) = store.await {
+                    webhook.problem(&endpoint, &format!("cannot store an unconfirmed turn: {why}"));
+                }
+                let _ = stored.send(());
+            }
+        });
+        let size = size_of(&message);
+        let charge = self.unconfirmed.memory.try_take(size);
+        let message = charge.map(|charge| (message, charge));
+        let record = Record { claim, storing: Some(storing) };
+        let claimed = ClaimedTurn { turn, message, size, callback, record };
+        // Before the call waits, because its caller may leave.
+        tokio::spawn(async move {
+            let ended = webhook.finish(claimed, retry, waiting).await;
+            let _ = done.send(ended);
+        });
+        // A store that did not confirm the turn may be as slow for its record.
+        let _ = tokio::time::timeout(STORED_WITHIN, is_stored).await;
         end
     }
 
-    /// Continues the unconfirmed turns of an earlier start.
+    /// Continues the unconfirmed turns of an earlier start. Afterwards their callbacks are claimed.
     pub(crate) async fn resume_unconfirmed(self: &Arc<Self>) {
         let list = || async { self.unconfirmed.records.list.call(()).await.into() };
         let name = self.host.facts().host_name.clone();
         for record in read_at_last(&self.host, "the unconfirmed turns of an earlier start", list).await {
-            let turn = read(&record, &name).filter(|(turn, _)| self.unconfirmed.take(&turn.turn));
-            let Some((mut turn, message)) = turn else { continue };
-            let charge = self.unconfirmed.memory.take(size_of(&message)).await;
-            let message = charge.map(|charge| (message, charge));
-            let webhook = self.clone();
-            tokio::spawn(async move {
-                let what = format!("{}, which has an unconfirmed turn,", crate::named(&turn.endpoint));
-                let endpoint = read_at_last(&webhook.host, &what, || webhook.endpoints.get(&turn.endpoint));
-                let endpoint = endpoint.await;
-                // The endpoint's record may have been edited since; its current content applies.
-                let Some((target, retry)) = endpoint.as_deref().and_then(|endpoint| match &endpoint.target {
-                    Target::Bot(target) => Some((target, endpoint.extras.retry)),
-                    Target::Automation => None,
-                }) else {
-                    webhook.problem(
-                        &turn.endpoint,
-                        "dropped a turn of an earlier start: it talks to no bot now",
-                    );
-                    return webhook.unconfirmed.forget(&turn.turn).await;
-                };
-                let prefix = target.callback_prefix.as_ref();
-                turn.url = turn.url.filter(|url| {
-                    prefix.is_some_and(|prefix| callback::checked(prefix, Some(&url.to_string())).is_ok())
-                });
-                let waiting = webhook.connection.wait_for(&turn.turn);
-                webhook.finish(turn, message, retry, waiting).await;
-            });
+            let Some((turn, message)) = read(&record, &name) else { continue };
+            let Some(claim) = self.unconfirmed.claim(&turn.turn) else { continue };
+            let callback = turn.callback().and_then(|callback| self.callbacks.claim(callback));
+            // The message is read again when it is sent.
+            let (size, record) = (size_of(&message), Record { claim, storing: None });
+            tokio::spawn(self.clone().resume_turn(ClaimedTurn {
+                turn,
+                message: None,
+                size,
+                callback,
+                record,
+            }));
         }
+    }
+
+    async fn resume_turn(self: Arc<Self>, mut claimed: ClaimedTurn) {
+        let id = claimed.turn.endpoint.clone();
+        let what = format!("{}, which has an unconfirmed turn,", crate::named(&id));
+        let endpoint = read_at_last(&self.host, &what, || self.endpoints.get(&id)).await;
+        // The endpoint's record may have been edited since; its current content applies.
+        let target = endpoint.as_deref().and_then(|endpoint| match &endpoint.target {
+            Target::Bot(target) => Some((target, endpoint.extras.retry)),
+            Target::Automation => None,
+        });
+        if !target.is_some_and(|(target, _)| allows_callback(target, claimed.turn.url.as_ref()))
+            && let Some(callback) = claimed.callback.take()
+        {
+            self.drop_callback(callback);
+        }
+        let Some((_, retry)) = target else {
+            self.problem(&id, "dropped a turn of an earlier start: it talks to no bot now");
+            return self.remove_unconfirmed(claimed.record);
+        };
+        if let Some(callback) = claimed.callback.as_mut().filter(|_| retry.is_none()) {
+            callback.assume_stored();
+        }
+        let waiting = self.connection.wait_for(&claimed.turn.turn);
+        self.finish(claimed, retry, waiting).await;
     }
 
     /// Confirms a turn, waits for its end and posts it.
     async fn finish(
         self: &Arc<Self>,
-        turn: UnconfirmedTurn,
-        message: Retained,
+        mut claimed: ClaimedTurn,
         retry: Option<Retry>,
         mut waiting: Waiting,
     ) -> Ended {
-        let UnconfirmedTurn { endpoint, session, chat, thread, turn, url } = turn;
-        let sent = message.as_ref().map(|(message, _)| message);
-        let confirmed = self.connection.confirm(&mut waiting, &chat, &turn, sent).await;
+        let confirmed = self.confirm(&mut waiting, &mut claimed).await;
+        let ClaimedTurn { turn, message, mut callback, record, .. } = claimed;
         drop(message);
-        let callback = url.map(|url| Callback {
-            endpoint: endpoint.clone(),
-            chat: chat.clone(),
-            session: Some(session),
-            thread,
-            turn: turn.clone(),
-            url,
-            failures: 0,
-            next: None,
-        });
-        // Otherwise the record is the only one of the callback.
-        let is_stored = match &callback {
-            Some(callback) if retry.is_some() && self.callbacks.take(callback) => {
-                self.store_callback(callback).await
-            }
-            Some(_) => false,
-            None => true,
-        };
-        if is_stored {
-            self.unconfirmed.forget(&turn).await;
+        if let Some(callback) = callback.as_mut().filter(|callback| retry.is_some() && !callback.is_stored())
+        {
+            self.store_callback(callback).await;
         }
+        // Otherwise the record is the only one of the callback.
+        let mut record = Some(record);
+        if callback.as_ref().is_none_or(ClaimedCallback::is_stored) {
+            record.take().into_iter().for_each(|record| self.remove_unconfirmed(record));
+        }
+        let UnconfirmedTurn { endpoint, chat, turn, .. } = turn;
         let ended = match confirmed {
             Ok(()) => {
                 let _ = self.host.log(format!(
@@ -246,19 +303,104 @@ impl Webhook {
                 self.connection.end_of(waiting, &chat, &turn).await
             }
             Err(ended) => {
-                let why = ended.error.as_deref().unwrap_or_default();
-                self.problem(&endpoint, &format!("turn {turn} of a call that was accepted is lost: {why}"));
+                if let Some(why) = &ended.error {
+                    let what = format!("turn {turn} of a call that was accepted is lost: {why}");
+                    self.problem(&endpoint, &what);
+                }
                 ended
             }
         };
+        // Without a callback here, another task posts it.
         if let Some(callback) = callback {
             self.post_until_taken(callback, retry, &ended).await;
         }
-        if !is_stored {
-            self.unconfirmed.forget(&turn).await;
-        }
+        record.into_iter().for_each(|record| self.remove_unconfirmed(record));
         ended
     }
+
+    /// Finds out whether the host has a turn that it did not confirm, and sends it again under the same id if not, for as long as
+    /// that takes. Returns the outcome of a turn that the host does not have in the end.
+    async fn confirm(&self, waiting: &mut Waiting, claimed: &mut ClaimedTurn) -> Result<(), Ended> {
+        let (mut pause, mut lost_since) = (FIRST_PAUSE, None);
+        loop {
+            let UnconfirmedTurn { chat, turn, .. } = &claimed.turn;
+            match self.connection.look(waiting, chat, turn).await {
+                phase @ (TurnPhase::Ended(_) | TurnPhase::Goes) => {
+                    waiting.known(phase);
+                    return Ok(());
+                }
+                TurnPhase::Gone => return Err(Ended::without_session()),
+                // The host had it, and a user took it back.
+                TurnPhase::Nowhere if waiting.was_shown() => return Err(Ended::withdrawn()),
+                TurnPhase::Nowhere => match self.recall(claimed).await {
+                    Recall::Found if self.send_again(waiting, claimed).await? => return Ok(()),
+                    Recall::Found | Recall::NotNow => {}
+                    Recall::Lost => {
+                        if lost_since.get_or_insert_with(Instant::now).elapsed() > SEARCHED {
+                            return Err(Ended::failed("the host did not accept the turn"));
+                        }
+                    }
+                },
+                TurnPhase::Unknown => {}
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Brings the message of a turn into memory.
+    async fn recall(&self, claimed: &mut ClaimedTurn) -> Recall {
+        if claimed.message.is_some() {
+            return Recall::Found;
+        }
+        let Record { claim, storing } = &claimed.record;
+        let is_written = storing.as_ref().is_none_or(JoinHandle::is_finished);
+        let Some(charge) = self.unconfirmed.memory.try_take(claimed.size) else { return Recall::NotNow };
+        match self.unconfirmed.records.get.call((claim.id().to_owned(),)).await {
+            Ok(Some(mut record)) => match record.remove("message") {
+                Some(message) => {
+                    claimed.message = Some((message, charge));
+                    Recall::Found
+                }
+                None => Recall::Lost,
+            },
+            Ok(None) if is_written => Recall::Lost,
+            Ok(None) | Err(_) => Recall::NotNow,
+        }
+    }
+
+    /// Sends the message of a turn again. Returns whether the host has it then, or why the host refuses it.
+    async fn send_again(&self, waiting: &mut Waiting, claimed: &ClaimedTurn) -> Result<bool, Ended> {
+        let Some((message, _)) = &claimed.message else { return Ok(false) };
+        let UnconfirmedTurn { chat, turn, .. } = &claimed.turn;
+        match self.connection.send(waiting, chat, turn, message, SentBefore::Yes).await {
+            Ok(TurnAcceptance::Accepted | TurnAcceptance::Known(_)) => Ok(true),
+            Ok(TurnAcceptance::Unheard) | Err(TurnRejection::Failed(_)) => Ok(false),
+            Err(TurnRejection::Refused(why) | TurnRejection::Gone(why)) => Err(Ended::failed(&why)),
+        }
+    }
+
+    /// Removes the record of a turn that is done. No other task can have it before that succeeds.
+    fn remove_unconfirmed(self: &Arc<Self>, record: Record) {
+        let webhook = self.clone();
+        tokio::spawn(async move {
+            if let Some(storing) = record.storing {
+                // A write that is still on its way would put it there again.
+                let _ = storing.await;
+            }
+            let UnconfirmedTurns { host, records, .. } = &webhook.unconfirmed;
+            remove_at_last(host, "the record of a turn that is confirmed", records, record.claim.id()).await;
+        });
+    }
+}
+
+/// Whether a bot endpoint allows the callback of an earlier start.
+fn allows_callback(target: &BotTarget, url: Option<&Uri>) -> bool {
+    target
+        .callback_prefix
+        .as_ref()
+        .zip(url)
+        .is_some_and(|(prefix, url)| callback::checked(prefix, Some(&url.to_string())).is_ok())
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod more_senders;
 mod not_stored;
 mod ordered;
 mod replays;
+mod seen_through;
 mod senders;
 mod shared_log;
 mod unknown;

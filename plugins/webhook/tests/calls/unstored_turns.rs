@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use ostler_contract::call::Signature;
-use ostler_contract::points::RecordStore;
+use ostler_contract::points::{RecordStore, StoredCollection};
 use ostler_contract::{Call, Thrown, Value, json};
 use ostler_ports::{SqliteSessions, StateDb, memory_records};
 use ostler_testkit::wrapped_store::{WrapCall, wrapped_store};
@@ -18,11 +18,11 @@ use tokio::time::Instant;
 use crate::echo::vault;
 use crate::support::{SECRET, World, read, request, until};
 
-const BACK: &str = "https://hooks.example/in/a";
+pub const BACK: &str = "https://hooks.example/in/a";
 
 /// What happens to the writes of a session store.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Fault {
+pub enum Fault {
     /// They fail after this time.
     Fails(Duration),
     /// They are done, and an error is reported after this time.
@@ -33,14 +33,14 @@ enum Fault {
 
 /// The fault of a store. Tests pause time.
 #[derive(Clone, Default)]
-struct Faults {
+pub struct Faults {
     now: Arc<Mutex<Option<Fault>>>,
     /// Whether the calls of the store block by themselves.
     blocks: bool,
 }
 
 impl Faults {
-    fn set(&self, fault: impl Into<Option<Fault>>) {
+    pub fn set(&self, fault: impl Into<Option<Fault>>) {
         *self.now.lock() = fault.into();
     }
 }
@@ -83,15 +83,17 @@ impl WrapCall for Faults {
 
 /// What outlives a host.
 #[derive(Clone)]
-struct Stores {
+pub struct Stores {
     dir: Arc<TempDir>,
     db: Arc<StateDb>,
-    records: RecordStore,
-    faults: Faults,
+    pub records: RecordStore,
+    pub faults: Faults,
+    /// The memory of the messages of unconfirmed turns.
+    pub memory: usize,
 }
 
 impl Stores {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let (dir, records) = (Arc::new(tempfile::tempdir().unwrap()), memory_records());
         let endpoint = |id: &str, fields: Value| {
             let mut record = json!({ "id": id, "bot": "bot://echo", "secret": "host:k" });
@@ -104,26 +106,42 @@ impl Stores {
             endpoint("once", json!({ "reply": "none", "dedupe": "X-Id" })),
             endpoint("sync", json!({ "reply": "sync", "dedupe": "X-Id" })),
             endpoint("back", json!({ "callbackPrefix": "https://hooks.example/in/", "dedupe": "X-Id" })),
+            endpoint("anew", json!({ "callbackPrefix": "https://hooks.example/in/", "retry": true })),
+            endpoint(
+                "kept",
+                json!({ "callbackPrefix": "https://hooks.example/in/", "dedupe": "X-Id", "retry": true }),
+            ),
         ] {
             let opened =
                 records.collection.unbounded((collection.to_owned(), Default::default())).await.unwrap();
             opened.put.unbounded((record.as_object().cloned().unwrap(),)).await.unwrap();
         }
-        Self { db: StateDb::open(dir.path()).unwrap(), dir, records, faults: Faults::default() }
+        Self {
+            db: StateDb::open(dir.path()).unwrap(),
+            dir,
+            records,
+            faults: Faults::default(),
+            memory: 1 << 20,
+        }
+    }
+
+    /// The records of a collection.
+    pub async fn collection(&self, name: &str) -> StoredCollection {
+        self.records.collection.unbounded((name.to_owned(), Default::default())).await.unwrap()
     }
 
     fn builder(&self) -> Builder {
         MemoryHost::builder()
             .plugin(ostler_plugin_echo::plugin(), json!({}))
             .plugin(ostler_plugin_bot::plugin(), json!({ "root": self.dir.path().join("root") }))
-            .plugin(ostler_plugin_webhook::plugin(), json!({}))
+            .plugin(ostler_plugin_webhook::plugin_with(self.memory), json!({}))
             .options(|options| options.delta_window_ms = 0)
             .records(self.records.clone())
             .vault(vault())
     }
 
     /// Starts a host on a store of its own.
-    async fn host(&self) -> World {
+    pub async fn host(&self) -> World {
         let store = Arc::new(SqliteSessions::new(self.db.clone(), Arc::new(|_| {}))).into_point();
         World::of(&self.dir, self.builder().sessions(wrapped_store(&store, &self.faults))).await
     }
@@ -136,7 +154,7 @@ impl Stores {
         World::with(&self.dir, host.memory)
     }
 
-    async fn start(&self, in_cluster: bool) -> World {
+    pub async fn start(&self, in_cluster: bool) -> World {
         match in_cluster {
             true => self.member().await,
             false => self.host().await,
@@ -145,7 +163,7 @@ impl Stores {
 }
 
 /// Calls an endpoint with the id of a delivery; answers the status, `Retry-After` and the body.
-async fn deliver(world: &World, endpoint: &str, id: &str, text: &str) -> (u16, Option<String>, Value) {
+pub async fn deliver(world: &World, endpoint: &str, id: &str, text: &str) -> (u16, Option<String>, Value) {
     let bearer = format!("Bearer {SECRET}");
     let headers = [("authorization", &*bearer), ("content-type", "application/json"), ("x-id", id)];
     let body = json!({ "thread": "t", "text": text, "callback": BACK });
@@ -155,13 +173,13 @@ async fn deliver(world: &World, endpoint: &str, id: &str, text: &str) -> (u16, O
     (status, after, body)
 }
 
-fn refused() -> (u16, Option<String>, Value) {
+pub fn refused() -> (u16, Option<String>, Value) {
     let message = "The host cannot store this call now; retry later";
     (503, Some("5".to_owned()), json!({ "message": message }))
 }
 
 /// The turns of an endpoint's chat: the text of each, and its state.
-async fn turns(world: &World, endpoint: &str) -> Vec<(String, String)> {
+pub async fn turns(world: &World, endpoint: &str) -> Vec<(String, String)> {
     let chat = world.chat_of(endpoint).await;
     let turns = until(async || {
         let state = world.chat(&chat).await;
@@ -174,7 +192,7 @@ async fn turns(world: &World, endpoint: &str) -> Vec<(String, String)> {
     turns.iter().map(|turn| (text(&turn["message"]["text"]), text(&turn["state"]))).collect()
 }
 
-fn complete(texts: &[&str]) -> Vec<(String, String)> {
+pub fn complete(texts: &[&str]) -> Vec<(String, String)> {
     texts.iter().map(|text| ((*text).to_owned(), "complete".to_owned())).collect()
 }
 
