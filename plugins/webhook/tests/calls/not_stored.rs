@@ -1,5 +1,6 @@
 //! Calls that cannot be stored are answered with 503, so that their senders repeat them, and are remembered until then.
 
+use std::future::{pending, ready};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -9,6 +10,7 @@ use ostler_contract::protocol::wire::state::AutomationRunState;
 use ostler_contract::{Call, JsonObject, Thrown, Value, json};
 use ostler_engine::Core;
 use ostler_ports::{FileAutomations, StateDb};
+use tokio::sync::Notify;
 
 const MESSAGE: &str = "The host cannot store this call now; retry later";
 
@@ -25,10 +27,10 @@ async fn deliver(world: &World, endpoint: &str, id: &str, body: &Value) -> u16 {
 }
 
 /// A store in which a record of one collection is written once `before` allows it.
-fn checked(
+fn checked<F: Future<Output = Result<(), Thrown>> + Send + 'static>(
     store: &RecordStore,
     collection: &'static str,
-    before: impl Fn() -> Result<(), Thrown> + Clone + Send + Sync + 'static,
+    before: impl Fn() -> F + Clone + Send + Sync + 'static,
 ) -> RecordStore {
     let inner = store.collection.clone();
     let collection = Call::new(move |(name, options): (String, CollectionOptions)| {
@@ -40,7 +42,7 @@ fn checked(
                 opened.put = Call::new(move |(record,): (JsonObject,)| {
                     let (put, allowed) = (put.clone(), before());
                     async move {
-                        allowed?;
+                        allowed.await?;
                         put.unbounded((record,)).await
                     }
                 });
@@ -59,11 +61,12 @@ async fn a_delivery_whose_answer_cannot_be_stored_runs_once_and_is_acknowledged_
     automation(dir.path(), "fire");
     let fails = Arc::new(AtomicBool::new(false));
     let is_full = fails.clone();
-    let store =
-        checked(&records(dir.path()), "webhook-repeats", move || match is_full.load(Ordering::SeqCst) {
+    let store = checked(&records(dir.path()), "webhook-repeats", move || {
+        ready(match is_full.load(Ordering::SeqCst) {
             true => Err(Thrown::new("the disk is full")),
             false => Ok(()),
-        });
+        })
+    });
     let world = World::of(&dir, builder(dir.path()).await.records(store)).await;
     let said = json!({ "thread": "t", "text": "hello" });
     fails.store(true, Ordering::SeqCst);
@@ -82,6 +85,33 @@ async fn a_delivery_whose_answer_cannot_be_stored_runs_once_and_is_acknowledged_
     assert_eq!(turns, 1);
     let world = world.again().await;
     assert_eq!(deliver(&world, "fire", "1", &json!({})).await, 202, "the next start knows it");
+    assert_eq!(world.runs("fire").await, 1);
+}
+
+#[tokio::test]
+async fn a_delivery_whose_caller_leaves_before_its_answer_is_stored_runs_once() {
+    let dir = folder();
+    endpoint(dir.path(), "fire", "automation: true\ndedupe: X-Id");
+    automation(dir.path(), "fire");
+    let (hangs, begun) = (Arc::new(AtomicBool::new(true)), Arc::new(Notify::new()));
+    let (is_first, has_begun) = (hangs.clone(), begun.clone());
+    let store = checked(&records(dir.path()), "webhook-repeats", move || {
+        let is_first = is_first.swap(false, Ordering::SeqCst);
+        has_begun.notify_one();
+        async move {
+            match is_first {
+                true => pending().await,
+                false => Ok(()),
+            }
+        }
+    });
+    let world = World::of(&dir, builder(dir.path()).await.records(store)).await;
+    let body = json!({});
+    tokio::select! {
+        status = deliver(&world, "fire", "1", &body) => panic!("{status}"),
+        () = begun.notified() => {}
+    }
+    assert_eq!(deliver(&world, "fire", "1", &body).await, 202);
     assert_eq!(world.runs("fire").await, 1);
 }
 
@@ -141,7 +171,7 @@ async fn a_turn_that_is_refused_because_nothing_can_be_stored_is_to_be_sent_agai
     let store = checked(&records(dir.path()), "webhook-threads", move || {
         let core = lost.get().and_then(Weak::upgrade).unwrap();
         core.set_lost_storage(Some("the disk is full".to_owned()));
-        Ok(())
+        ready(Ok(()))
     });
     let world = World::of(&dir, builder(dir.path()).await.records(store)).await;
     core.set(Arc::downgrade(&world.host.host.core)).unwrap();
