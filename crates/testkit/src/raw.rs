@@ -56,20 +56,29 @@ impl RawClient {
     /// # Panics
     /// If there is no answer.
     pub async fn request(&mut self, method: &str, params: Value) -> Result<Value, Value> {
+        let answer = self.try_request(method, params).await;
+        answer.unwrap_or_else(|| panic!("{method}: the connection ended"))
+    }
+
+    /// Like [`Self::request`]; returns `None` if the connection ends before the answer.
+    ///
+    /// # Panics
+    /// If there is no answer.
+    pub async fn try_request(&mut self, method: &str, params: Value) -> Option<Result<Value, Value>> {
         let id = self.next;
         self.next += 1;
         let frame = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.send(&frame.to_string()).await;
         let mut before = VecDeque::new();
         loop {
-            let frame = self.next_frame().await.unwrap_or_else(|| panic!("{method}: the connection ended"));
+            let frame = self.next_frame().await?;
             if frame["id"] == json!(id) {
                 before.append(&mut self.ready);
                 self.ready = before;
-                return match frame.get("error") {
+                return Some(match frame.get("error") {
                     Some(error) => Err(error.clone()),
                     None => Ok(frame["result"].clone()),
-                };
+                });
             }
             before.push_back(frame);
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ostler_contract::cluster::ClusterHost;
 use ostler_contract::limit;
 use ostler_engine::Core;
 
@@ -64,10 +65,13 @@ async fn current(control: &Control) -> Result<ClusterStatus, Refused> {
     let state = state.ok_or(Refused::NotThere)?;
     let (own, gauges) = (cluster.id(), cluster.gauges());
     let draining = cluster.is_draining();
+    // Sessions stay where no other host takes them.
+    let others = |host: &ClusterHost| host.id != own && host.is_alive && !host.is_draining;
+    let stay = state.running == 0 && !state.hosts.iter().any(others);
     Ok(ClusterStatus {
         host: own.clone(),
         draining,
-        drained: draining && state.sessions == 0,
+        drained: draining && (state.sessions == 0 || stay),
         sessions: state.sessions,
         running: state.running,
         lease: LeaseStatus {

@@ -69,6 +69,10 @@ impl Host {
         let cluster = self.core.cluster().ok_or_else(|| Thrown::new("this host is in no cluster"))?;
         ask(cluster.set_draining(is_draining)).await?;
         if is_draining {
+            // If they cannot be read now, the next change of them is soon enough.
+            if let Ok(hosts) = ask(cluster.hosts()).await {
+                self.sessions.hosts_are(&hosts);
+            }
             tasks::spawn(self.sessions.clone().hand_all_over());
         }
         Ok(())

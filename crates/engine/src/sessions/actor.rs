@@ -94,6 +94,8 @@ pub(super) struct Actor {
     channel: Arc<str>,
     /// Whether the session was asked to sleep.
     rest: bool,
+    /// Whether the session was asked to leave for another host, and whether even if something uses it.
+    leaves: Option<bool>,
     pub out: Vec<(Arc<str>, Outgoing)>,
     /// Whether actions were published and this task has not let another one run since.
     pub unsent: bool,
@@ -151,6 +153,7 @@ impl Actor {
             facts,
             looked: super::directory_facts::LastLooked::default(),
             rest: false,
+            leaves: None,
             deferred: Deferred::default(),
             unwaited: Vec::new(),
             out: Vec::new(),
@@ -230,6 +233,11 @@ impl Actor {
                     }
                     let rest = std::mem::take(&mut self.rest) && self.is_idle() && self.can_rest();
                     if rest && Box::pin(self.fall_asleep(&mut inbox)).await {
+                        return;
+                    }
+                    if let Some(even_if_used) = self.leaves.take()
+                        && Box::pin(self.leave(&mut inbox, even_if_used)).await
+                    {
                         return;
                     }
                     // A session without pending messages does not retain memory for the next ones.
@@ -417,6 +425,11 @@ impl Actor {
             ToSession::Review => self.review_turns().await,
             ToSession::Unwatched => self.busy_at = Instant::now(),
             ToSession::Rest => self.rest = true,
+            ToSession::Continue => {
+                self.begin_all_queued().await;
+                self.settle();
+            }
+            ToSession::Leave { even_if_used } => self.leaves = Some(even_if_used),
             ToSession::Dispose { done } => {
                 let is_disposed = Box::pin(self.dispose()).await;
                 let _ = done.send(is_disposed);

@@ -197,13 +197,16 @@ impl Actor {
     /// Whether no turn runs and no connection is subscribed.
     pub(super) fn is_idle(&self) -> bool {
         self.audience.count() == 0
-            && self.opening.is_empty()
+            && self.chats.iter().all(|chat| chat.audience.count() == 0)
+            && self.is_unoccupied()
+    }
+
+    /// Whether no turn runs, and nothing that was begun waits for its end.
+    pub(super) fn is_unoccupied(&self) -> bool {
+        self.opening.is_empty()
             && self.preparing.is_empty()
             && !matches!(self.annotations, Annotations::Reading(_))
-            && self
-                .chats
-                .iter()
-                .all(|chat| chat.audience.count() == 0 && chat.running().is_none() && chat.gathered.is_none())
+            && self.chats.iter().all(|chat| chat.running().is_none() && chat.gathered.is_none())
             && self.chats.iter().all(|chat| chat.asking.is_none() && chat.steering.is_empty())
             && !self.works_in_background()
     }

@@ -34,7 +34,7 @@ use super::view::Published;
 use super::waking::wake;
 use super::{Resting, SessionEntry, View};
 use crate::core::file_uris::names_a_directory;
-use crate::core::refusals::{LOST_LEASE, NOT_MOVED, STOPPING, no_provider, try_again};
+use crate::core::refusals::{LOST_LEASE, NOT_MOVED, STOPPING, moving, no_provider, try_again};
 use crate::core::tasks;
 use crate::sessions::Sessions;
 use crate::sessions::config::Chosen;
@@ -170,6 +170,11 @@ impl Sessions {
         match &*resting {
             Resting::Open(mailbox, _) => mailbox.send(message).is_ok(),
             Resting::Gone => false,
+            Resting::Left => {
+                drop(resting);
+                refuse(self, message, &moving(&entry.uri));
+                true
+            }
             Resting::Asleep => {
                 let (mailbox, inbox) = Mailbox::open();
                 let sent = mailbox.send(message).is_ok();

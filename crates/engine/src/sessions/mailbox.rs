@@ -337,6 +337,13 @@ pub enum ToSession {
     Review,
     /// Too many sessions are in memory; the session sleeps if it is idle.
     Rest,
+    /// The session was loaded in a cluster: messages that were queued at another host start.
+    Continue,
+    /// The session belongs to another host; it leaves memory if nothing runs.
+    Leave {
+        /// Whether it leaves although something uses it.
+        even_if_used: bool,
+    },
     /// The session ends and is deleted.
     Dispose {
         /// Told whether the store has deleted it.

@@ -194,6 +194,8 @@ enum Resting {
     Open(Mailbox, Awake),
     /// No actor runs; the next message wakes the session.
     Asleep,
+    /// Another host serves the session from now on.
+    Left,
     /// The session was disposed, or could not be created.
     Gone,
 }
@@ -300,7 +302,7 @@ impl Sessions {
     pub(crate) fn waiting_messages(&self) -> usize {
         let waiting = |entry: Arc<SessionEntry>| match &*entry.mailbox.lock() {
             Resting::Open(mailbox, _) => mailbox.waiting(),
-            Resting::Asleep | Resting::Gone => 0,
+            Resting::Asleep | Resting::Left | Resting::Gone => 0,
         };
         self.all().into_iter().map(waiting).sum()
     }

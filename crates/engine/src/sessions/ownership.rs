@@ -1,7 +1,7 @@
 //! The sessions of a host in a cluster: it claims a session before it loads or creates it, and releases it when it leaves
 //! memory. A host without a cluster owns every session and does nothing here.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,10 +11,12 @@ use ostler_contract::live::Pending;
 use ostler_contract::read::Read;
 use ostler_contract::{Thrown, in_time, limit};
 use ostler_protocol::RpcError;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::actor::Actor;
+use super::queue::Inbox;
 use super::{Resting, SessionEntry, Sessions, ToSession};
 use crate::core::file_uris::file_path;
 use crate::core::outbox::Closed;
@@ -32,10 +34,16 @@ pub(crate) enum RowChange {
 /// Receives changes of rows. It must not block.
 pub(crate) type RowListener = Box<dyn Fn(RowChange) + Send + Sync>;
 
-/// How long sessions may take to fall asleep before they are looked at again.
-const REST: Duration = Duration::from_millis(200);
+/// How often sessions that are handed over are asked to leave.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// How long sessions that leave are gathered. A client of several that leave at the same time is disconnected once.
+const GATHERED: Duration = Duration::from_millis(100);
+/// How long a session that is in use stays, beyond its running turns. Work that found it a moment ago starts within that time.
+const IN_USE: Duration = Duration::from_secs(1);
 /// How long sessions may take to leave memory for the host that has their files.
-const RETURN: Duration = Duration::from_secs(5);
+const RETURN: Duration = Duration::from_secs(10);
+/// The references to the entry of a session whose actor alone uses it: its own and that of the sessions in memory.
+const OWN_REFERENCES: usize = 2;
 
 /// What this host knows of the owners of sessions in a cluster.
 #[derive(Default)]
@@ -44,8 +52,12 @@ pub(super) struct Ownership {
     generation: AtomicU64,
     /// Whether a task hands sessions over to other hosts.
     hands_over: AtomicBool,
-    /// The ids of the hosts that serve, as far as known, which get the sessions back whose files they have.
+    /// The ids of the other hosts that take sessions, as far as known.
     serving: RwLock<HashSet<String>>,
+    /// The sessions that have left and are about to be removed from memory.
+    left: Mutex<Vec<Arc<SessionEntry>>>,
+    /// The ids of the sessions that are being released.
+    releasing: Mutex<HashSet<String>>,
     /// What receives changes of rows, once it is set.
     row_listener: OnceLock<RowListener>,
 }
@@ -165,19 +177,36 @@ impl Sessions {
     /// Like [`Sessions::disown`]; the task ends once the session is released.
     fn released(&self, id: &str) -> Option<tokio::task::JoinHandle<()>> {
         let released = ask(self.core.cluster()?.release(id.to_owned()));
-        let (log, id) = (self.core.log.clone(), id.to_owned());
+        let (sessions, log, id) = (self.me(), self.core.log.clone(), id.to_owned());
+        self.ownership.releasing.lock().insert(id.clone());
         Some(tasks::spawn(async move {
             if let Err(why) = released.await {
                 log.warn(format_args!("session {id} could not be released: {why}"));
             }
+            if let Some(sessions) = sessions {
+                sessions.ownership.releasing.lock().remove(&id);
+            }
         }))
     }
 
-    /// Removes sleeping sessions from memory and releases them, if `which` returns true.
-    fn release_resting(&self, which: impl Fn(&SessionEntry) -> bool) {
+    /// Removes the sessions that have left from memory and releases them; with them sleeping ones that are handed over.
+    /// Their clients are disconnected, so that they reconnect: other hosts can serve them from now on.
+    fn remove_left(&self) {
+        let mut gone = std::mem::take(&mut *self.ownership.left.lock());
+        {
+            let entries = self.in_memory.entries.write();
+            let at_rest = entries.values().filter(|entry| self.belongs_elsewhere(entry));
+            gone.extend(at_rest.filter(|entry| entry.leaves_at_rest()).cloned());
+        }
+        // Before the pasts of the channels end, so that none of the clients sees a later number.
+        for channel in gone.iter().flat_map(|entry| self.channels_of(entry)) {
+            for connection in self.core.fanout.watchers(&channel) {
+                self.access.clients.close(connection, Closed::Moved);
+            }
+        }
         let mut entries = self.in_memory.entries.write();
-        let gone: Vec<Arc<SessionEntry>> =
-            entries.values().filter(|entry| which(entry) && entry.leaves_at_rest()).cloned().collect();
+        // Without its lease, the host has removed all sessions.
+        gone.retain(|entry| entries.get(&entry.id).is_some_and(|current| Arc::ptr_eq(current, entry)));
         for entry in &gone {
             entries.remove(&entry.id);
             self.drafts.lock().remove(&entry.id);
@@ -215,22 +244,31 @@ impl Sessions {
         self.released(&entry.id)
     }
 
-    /// Moves sessions without a running turn out of memory, for other hosts, if `which` returns true. Clients that subscribe to
-    /// them are disconnected, so that they reconnect. Returns whether none of these sessions is left.
-    pub(crate) async fn hand_over(&self, which: impl Fn(&SessionEntry) -> bool) -> bool {
-        for entry in self.all().into_iter().filter(|entry| which(entry) && !entry.view().is_running()) {
-            for channel in self.channels_of(&entry) {
-                for connection in self.core.fanout.watchers(&channel) {
-                    self.access.clients.close(connection, Closed::Moved);
-                }
-            }
-            if let Resting::Open(mailbox, _) = &*entry.mailbox.lock() {
-                let _ = mailbox.send(ToSession::Rest);
+    /// Asks sessions without a running turn that belong to another host to leave memory, and those that did not since
+    /// `IN_USE` to leave although something uses them. `asked_at` has when each was asked first.
+    async fn hand_over(&self, asked_at: &mut HashMap<String, Instant>) {
+        let now = Instant::now();
+        let asked: Vec<_> = self
+            .all()
+            .into_iter()
+            .filter(|entry| self.belongs_elsewhere(entry) && !entry.view().is_running())
+            .map(|entry| {
+                let since = asked_at.get(&entry.id).copied().unwrap_or(now);
+                let mailbox = match &*entry.mailbox.lock() {
+                    Resting::Open(mailbox, _) => Some(mailbox.clone()),
+                    _ => None,
+                };
+                (entry.id.clone(), since, mailbox)
+            })
+            .collect();
+        *asked_at = asked.iter().map(|(id, since, _)| (id.clone(), *since)).collect();
+        for (_, since, mailbox) in asked {
+            if let Some(mailbox) = mailbox {
+                let _ = mailbox.send(ToSession::Leave { even_if_used: now >= since + IN_USE });
             }
         }
-        tokio::time::sleep(REST).await;
-        self.release_resting(&which);
-        !self.all().iter().any(|entry| which(entry))
+        tokio::time::sleep(ASK_AGAIN).await;
+        self.remove_left();
     }
 
     /// Hands all sessions over for as long as the host drains.
@@ -238,21 +276,32 @@ impl Sessions {
         if self.ownership.hands_over.swap(true, Ordering::AcqRel) {
             return;
         }
-        while self.core.cluster().is_some_and(|cluster| cluster.is_draining()) && !self.core.is_stopping() {
-            self.hand_over(|_| true).await;
+        let mut asked_at = HashMap::new();
+        while self.is_draining() && !self.core.is_stopping() {
+            self.hand_over(&mut asked_at).await;
         }
         self.ownership.hands_over.store(false, Ordering::Release);
     }
 
-    /// Hands sessions over to hosts that have their files and are back.
+    /// Takes note of the hosts, and hands sessions over to those that have their files and are back.
     pub(crate) async fn return_to(&self, hosts: &[ClusterHost]) {
-        let serve = hosts.iter().filter(|host| host.is_alive && !host.is_draining);
-        *self.ownership.serving.write() = serve.map(|host| host.id.clone()).collect();
-        let returns = |entry: &SessionEntry| self.returns(entry);
-        let end = Instant::now() + RETURN;
-        while self.all().iter().any(|entry| returns(entry)) && Instant::now() < end {
-            self.hand_over(returns).await;
+        self.hosts_are(hosts);
+        let (end, mut asked_at) = (Instant::now() + RETURN, HashMap::new());
+        while self.all().iter().any(|entry| self.returns(entry)) && Instant::now() < end {
+            self.hand_over(&mut asked_at).await;
         }
+    }
+
+    /// Takes note of the hosts that take sessions.
+    pub(crate) fn hosts_are(&self, hosts: &[ClusterHost]) {
+        let own = self.core.cluster().map(|cluster| cluster.id());
+        let serve = hosts.iter().filter(|host| host.is_alive && !host.is_draining);
+        let others = serve.filter(|host| own.as_ref() != Some(&host.id));
+        *self.ownership.serving.write() = others.map(|host| host.id.clone()).collect();
+    }
+
+    fn is_draining(&self) -> bool {
+        self.core.cluster().is_some_and(|cluster| cluster.is_draining())
     }
 
     /// Returns whether a session in memory belongs to another host that serves.
@@ -260,12 +309,18 @@ impl Sessions {
         entry.files_at.as_ref().is_some_and(|host| self.ownership.serving.read().contains(&host.id))
     }
 
-    /// Returns whether a session in memory is about to move to another host: it has no running turn, and this host drains, or
-    /// the host with its files is back.
+    /// Returns whether another host should serve a session in memory: the one with its files is back, or this host drains and
+    /// another one takes sessions.
+    pub(super) fn belongs_elsewhere(&self, entry: &SessionEntry) -> bool {
+        self.returns(entry) || (self.is_draining() && !self.ownership.serving.read().is_empty())
+    }
+
+    /// Returns whether a session is about to move to another host: it has no running turn and belongs elsewhere, or it is being
+    /// released.
     pub(crate) fn is_leaving(&self, id: &str) -> bool {
-        let is_draining = || self.core.cluster().is_some_and(|cluster| cluster.is_draining());
-        self.get(id)
-            .is_some_and(|entry| !entry.view().is_running() && (self.returns(&entry) || is_draining()))
+        self.get(id).is_some_and(|entry| {
+            entry.has_left() || (!entry.view().is_running() && self.belongs_elsewhere(&entry))
+        }) || self.ownership.releasing.lock().contains(id)
     }
 
     /// Removes every session from memory without a write, because other hosts may own them by now.
@@ -300,7 +355,76 @@ impl Sessions {
     }
 }
 
+impl Actor {
+    /// Whether the session can move to another host: nothing runs, and nothing is in progress that only memory has.
+    fn can_leave(&self) -> bool {
+        self.is_unoccupied() && self.can_rest() && self.sessions.belongs_elsewhere(&self.entry)
+    }
+
+    /// Stores the state, closes the backends, and leaves memory for another host, while clients stay connected. Returns false
+    /// if a message arrived in the meantime, or something uses the session; it then stays.
+    pub(super) async fn leave(&mut self, inbox: &mut Inbox, even_if_used: bool) -> bool {
+        if !self.can_leave() {
+            return false;
+        }
+        self.settle_writes().await;
+        self.keep_unsaved().await;
+        let closing: Vec<_> = self
+            .chats
+            .iter_mut()
+            .filter_map(|chat| chat.backend.take())
+            .map(|backend| backend.close(false))
+            .collect();
+        futures::future::join_all(closing).await;
+        let sessions = self.sessions.clone();
+        if !self.can_leave() || !sessions.leaves(&self.entry, inbox, even_if_used) {
+            return false;
+        }
+        self.entry.forgets_memory();
+        sessions.rests();
+        true
+    }
+}
+
+impl Sessions {
+    /// Ends the mailbox of a session that leaves, and removes it from memory a moment later. Returns false if a message is in
+    /// the mailbox, a change is not stored, or something uses the session.
+    fn leaves(self: &Arc<Self>, entry: &Arc<SessionEntry>, inbox: &mut Inbox, even_if_used: bool) -> bool {
+        // What follows the directories holds a reference for each.
+        let own = OWN_REFERENCES + self.workspace.references_to(&entry.uri);
+        {
+            // Nothing can find the session while this is locked.
+            let _entries = self.in_memory.entries.write();
+            let mut resting = entry.mailbox.lock();
+            // The task that removes an unused draft holds a reference.
+            let is_used = entry.view().record.draft.is_none() && Arc::strong_count(entry) > own;
+            let is_open = matches!(*resting, Resting::Open(..));
+            if !inbox.is_empty() || !is_open || !entry.is_stored() || (is_used && !even_if_used) {
+                return false;
+            }
+            *resting = Resting::Left;
+            inbox.close();
+        }
+        entry.end_tools();
+        let mut left = self.ownership.left.lock();
+        left.push(entry.clone());
+        if left.len() == 1 {
+            let sessions = self.clone();
+            tasks::spawn(async move {
+                tokio::time::sleep(GATHERED).await;
+                sessions.remove_left();
+            });
+        }
+        true
+    }
+}
+
 impl SessionEntry {
+    /// Whether another host serves the session from now on.
+    fn has_left(&self) -> bool {
+        matches!(*self.mailbox.lock(), Resting::Left)
+    }
+
     /// Ends the session in memory if it is asleep, stored and not in use; tokens that only memory has are sent again by clients.
     /// Returns whether it did.
     fn leaves_at_rest(self: &Arc<Self>) -> bool {
@@ -311,7 +435,7 @@ impl SessionEntry {
             && self.is_stored()
             && (is_draft || Arc::strong_count(self) == 1);
         if leaves {
-            *resting = Resting::Gone;
+            *resting = Resting::Left;
         }
         leaves
     }

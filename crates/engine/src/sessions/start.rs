@@ -105,8 +105,12 @@ impl Actor {
 
     /// Returns the function that returns the settings of the session's active clients.
     fn client_settings_of(&self) -> HostFunction<fn() -> JsonObject> {
-        let (sessions, entry) = (Arc::downgrade(&self.sessions), self.entry.clone());
-        HostFunction::now(move |()| Ok(upgraded(&sessions)?.client_settings(&entry)))
+        // A backend can keep the function after its end.
+        let (sessions, entry) = (Arc::downgrade(&self.sessions), Arc::downgrade(&self.entry));
+        HostFunction::now(move |()| {
+            let entry = entry.upgrade().ok_or_else(|| Thrown::new(SESSION_ENDED))?;
+            Ok(upgraded(&sessions)?.client_settings(&entry))
+        })
     }
 
     /// Returns the function that reads resources as the session's owner.

@@ -377,11 +377,11 @@ impl Actor {
     }
 
     /// Starts the first queued message; returns whether there is one. The policies may have changed while it was
-    /// queued, so they are evaluated again, outside the mailbox.
+    /// queued, so they are evaluated again, outside the mailbox. If another host should serve the session, it starts the message.
     pub(super) async fn begin_queued(&mut self, at: usize) -> bool {
         let Some(next) = self.first_queued(at) else { return false };
-        if self.core.is_stopping() {
-            // It starts with the next start of the host.
+        // It starts with the next start of the host, or there.
+        if self.core.is_stopping() || self.sessions.belongs_elsewhere(&self.entry) {
             return true;
         }
         if self.chats[at].asking.as_deref() == Some(next.id.as_str()) {
@@ -393,6 +393,20 @@ impl Actor {
             false => self.begin_next(at, next, None).await,
         }
         true
+    }
+
+    /// Starts the queued messages of chats without a running turn, in a session that another host served before.
+    pub(super) async fn begin_all_queued(&mut self) {
+        for at in 0..self.chats.len() {
+            if self.chats[at].running().is_none() {
+                self.begin_queued(at).await;
+            }
+        }
+    }
+
+    /// Whether messages wait that this host can start turns with.
+    pub(super) fn has_queued(&self) -> bool {
+        self.agent.is_some() && self.chats.iter().any(|chat| chat.state.queued_messages.is_some())
     }
 
     /// Starts the turn of a queued message, or fails it immediately: the policies denied it, or its sender no longer has

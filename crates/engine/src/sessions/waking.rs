@@ -9,13 +9,13 @@ use ostler_contract::{Thrown, limit};
 use ostler_protocol::RpcError;
 use ostler_protocol::wire::state::{ChatInteractivity, ErrorInfo, SessionLifecycle, Turn};
 
-use super::SessionEntry;
 use super::actor::Actor;
 use super::awake_limit::stay_asleep;
 use super::chat::Chat;
 use super::create::state_of;
 use super::deferred::DeferredPart;
 use super::queue::{Inbox, Mailbox};
+use super::{SessionEntry, ToSession};
 use crate::core::long_work::prompt_work;
 use crate::core::refusals::{not_loaded, unread};
 use crate::sessions::Sessions;
@@ -38,6 +38,9 @@ pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<SessionEntry>, mail
                 // The whole state is measured here. Other sessions wait for their turn to wake.
                 prompt_work(usize::MAX, || actor.measure());
                 actor.account();
+                if !actor.sessions.is_alone() && actor.has_queued() {
+                    let _ = actor.mailbox.send(ToSession::Continue);
+                }
                 Some((actor, inbox))
             }
             Err(refused) => {

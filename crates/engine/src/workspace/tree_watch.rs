@@ -86,6 +86,12 @@ impl Workspace {
         }
     }
 
+    /// Returns how many references to a session are held to follow its directories.
+    pub(crate) fn references_to(&self, session: &str) -> usize {
+        let trees = self.followed_trees.0.lock();
+        trees.values().filter(|followed| followed.sessions.contains_key(session)).count()
+    }
+
     /// Returns whether a session or its changesets have subscribers.
     pub(super) fn is_watched(&self, session: &str) -> bool {
         !self.core.fanout.watchers(session).is_empty() || self.has_watched_changesets(session)
@@ -215,7 +221,8 @@ async fn follow(workspace: &Weak<Workspace>, directory: &str, moved: &Arc<Notify
         if moves {
             workspace.refresh_all(sessions).await;
         }
-        drop(workspace);
+        // A session that others can serve moves to them only if nothing uses it.
+        drop((followers, workspace));
         let took = begun.elapsed();
         // Many changes cause one refresh, and refreshes use at most half of the time.
         let gathered = GATHERED.max(took);

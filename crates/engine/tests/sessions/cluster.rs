@@ -30,25 +30,25 @@ fn chat() -> String {
 }
 
 /// Hosts that share the sessions of a database in memory.
-struct Inn {
-    cluster: MemoryCluster,
+pub(crate) struct Inn {
+    pub cluster: MemoryCluster,
     db: Arc<StateDb>,
 }
 
 impl Inn {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { cluster: MemoryCluster::new(), db: StateDb::memory().unwrap() }
     }
 
-    fn builder() -> Builder {
+    pub fn builder() -> Builder {
         MemoryHost::builder().plugin(ostler_plugin_echo::plugin(), json!({}))
     }
 
-    async fn host(&self, id: &str) -> ClusteredHost {
+    pub async fn host(&self, id: &str) -> ClusteredHost {
         self.start(id, Self::builder()).await
     }
 
-    async fn start(&self, id: &str, builder: Builder) -> ClusteredHost {
+    pub async fn start(&self, id: &str, builder: Builder) -> ClusteredHost {
         let store = SqliteSessions::new(self.db.clone(), Arc::new(|line| panic!("{line}")));
         let store = Arc::new(store).into_point();
         self.cluster.start(id, store, builder).await
@@ -68,7 +68,7 @@ async fn say(client: &mut RawClient, seq: i64, turn: &str, text: &str) {
     say_in(client, SESSION, seq, turn, text).await;
 }
 
-async fn say_in(client: &mut RawClient, session: &str, seq: i64, turn: &str, text: &str) {
+pub(crate) async fn say_in(client: &mut RawClient, session: &str, seq: i64, turn: &str, text: &str) {
     let action = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": text } });
     client.dispatch(&ostler_protocol::uri::default_chat(session), seq, action).await;
 }

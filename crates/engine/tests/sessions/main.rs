@@ -13,6 +13,7 @@ mod customizations;
 mod detached_trees;
 mod directories;
 mod drafts;
+mod draining;
 mod durability;
 mod editors;
 mod files;

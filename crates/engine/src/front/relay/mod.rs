@@ -17,9 +17,9 @@ mod wire;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, Weak};
 
-use ostler_contract::Thrown;
 use ostler_contract::cluster::{Cluster, ClusterEvent, ClusterHost, SessionElsewhere, SessionOwner};
 use ostler_contract::read::{Read, Unknown};
+use ostler_contract::{Thrown, limit};
 use ostler_protocol::RpcError;
 use ostler_protocol::uri::{self, Channel, SessionOf};
 use parking_lot::Mutex;
@@ -45,8 +45,9 @@ use wire::{LinkMessage, ROOT};
 const DIAL_LIMIT: std::time::Duration = std::time::Duration::from_secs(3);
 /// How long to wait before a link that ended is opened again.
 const FOLLOW_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
-/// How long a message waits for a session that a draining host hands over.
-const HANDED_OVER: std::time::Duration = std::time::Duration::from_secs(3);
+/// How long a message waits for a session that a draining host hands over: until the backend of the session has closed.
+const HANDED_OVER: std::time::Duration =
+    limit::BACKEND_CLOSE.saturating_add(std::time::Duration::from_secs(1));
 /// How often it looks whether the session has left memory.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(50);
 /// The maximum number of sessions and chats whose owners are cached.
