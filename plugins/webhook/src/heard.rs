@@ -7,8 +7,8 @@ use ostler_contract::Value;
 use ostler_contract::protocol::names;
 use tokio::sync::{oneshot, watch};
 
-use crate::host_connection::{CLIENT, TurnAcceptance, Watched};
-use crate::turn::TurnPhase;
+use crate::host_connection::{TurnAcceptance, Watched};
+use crate::turn::{TurnPhase, is_turn};
 
 /// What a connection is told about a dispatched action: that it was accepted, or why not.
 type EchoOutcome = Result<(), Rejected>;
@@ -30,6 +30,18 @@ pub(crate) struct Heard {
     turns: HashMap<String, Arc<watch::Sender<bool>>>,
 }
 
+impl Heard {
+    /// Whether a call waits for the end of a turn.
+    pub fn is_awaited(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// Lets all waiting calls look for their turns.
+    pub fn wake_all(&self) {
+        self.turns.values().for_each(|turn| turn.send_modify(|_| ()));
+    }
+}
+
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -41,13 +53,13 @@ pub(crate) struct Waiting {
     /// The subscription that delivers the turn's end.
     pub watched: Option<Watched>,
     // Dropped last, when the receiver is gone.
-    _cleanup: Cleanup,
+    cleanup: Cleanup,
 }
 
 impl Waiting {
     pub fn new(heard: &Arc<Mutex<Heard>>, turn: &str) -> Self {
         let turn = lock(heard).turns.entry(turn.to_owned()).or_default().subscribe();
-        Self { turn, watched: None, _cleanup: Cleanup(heard.clone()) }
+        Self { turn, watched: None, cleanup: Cleanup(heard.clone()) }
     }
 
     /// The host has the turn, which may have ended already.
@@ -67,6 +79,17 @@ impl Waiting {
         let _ = self.turn.changed().await;
     }
 
+    /// Listens for the end of the running turn too, if that is this one under an id of the host, because its message was queued.
+    /// Returns whether it did not listen before.
+    pub fn runs_as(&self, running: &Value, turn: &str) -> bool {
+        let mut heard = lock(&self.cleanup.0);
+        let Some(id) = running["id"].as_str().filter(|id| *id != turn && is_turn(running, turn)) else {
+            return false;
+        };
+        let Some(own) = heard.turns.get(turn).cloned() else { return false };
+        heard.turns.insert(id.to_owned(), own).is_none()
+    }
+
     /// Whether the host has shown the turn, or its queued message, to this connection.
     pub fn was_shown(&self) -> bool {
         *self.turn.borrow()
@@ -84,14 +107,14 @@ impl Drop for Cleanup {
 }
 
 /// Handles one message of the host.
-pub(crate) fn hear(heard: &Mutex<Heard>, message: &Value) {
+pub(crate) fn hear(heard: &Mutex<Heard>, client: &str, message: &Value) {
     if message["method"] != "action" {
         return;
     }
     let (params, action) = (&message["params"], &message["params"]["action"]);
     let mut heard = lock(heard);
     let rejected = params["rejectionReason"].as_str();
-    if params["origin"]["clientId"] == CLIENT
+    if params["origin"]["clientId"] == client
         && let Some(echo) = params["origin"]["clientSeq"].as_i64().and_then(|seq| heard.echoes.remove(&seq))
     {
         let is_retryable = params["_meta"][names::meta_key(names::RETRYABLE)] == true;
@@ -142,7 +165,7 @@ mod tests {
     use super::*;
 
     fn tell(heard: &Mutex<Heard>, action: Value) {
-        hear(heard, &json!({ "method": "action", "params": { "action": action } }));
+        hear(heard, "webhook", &json!({ "method": "action", "params": { "action": action } }));
     }
 
     #[test]
@@ -166,12 +189,27 @@ mod tests {
     }
 
     #[test]
+    fn an_echo_for_the_plugin_of_another_host_confirms_nothing() {
+        let heard = Mutex::new(Heard::default());
+        let (echo, mut wait) = oneshot::channel();
+        lock(&heard).echoes.insert(1, echo);
+        let echoed = |client: &str| {
+            json!({ "method": "action", "params": { "origin": { "clientId": client, "clientSeq": 1 },
+                "action": { "type": "chat/turnStarted", "turnId": "t" } } })
+        };
+        hear(&heard, "webhook-a", &echoed("webhook-b"));
+        assert!(wait.try_recv().is_err());
+        hear(&heard, "webhook-a", &echoed("webhook-a"));
+        assert!(wait.try_recv().unwrap().is_ok());
+    }
+
+    #[test]
     fn a_rejected_turn_was_not_shown() {
         let heard = Arc::default();
         let waiting = Waiting::new(&heard, "t1");
         let action = json!({ "type": "chat/turnStarted", "turnId": "t1" });
         let params = json!({ "action": action, "rejectionReason": "it is not stored" });
-        hear(&heard, &json!({ "method": "action", "params": params }));
+        hear(&heard, "webhook", &json!({ "method": "action", "params": params }));
         assert!(!waiting.was_shown());
         tell(&heard, action);
         assert!(waiting.was_shown());

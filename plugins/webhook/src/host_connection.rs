@@ -1,7 +1,7 @@
 //! The plugin's connection: reading bots, sending turns, and waiting for their echo and their end.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(15);
 pub(crate) const SEARCHED: Duration = Duration::from_secs(600);
 /// How many of the newest turns are searched first.
 const NEWEST: u32 = 20;
-/// The client id of the plugin.
-pub(crate) const CLIENT: &str = "webhook";
+/// How the client id of the plugin begins.
+const CLIENT: &str = "webhook";
 const ROOT: &str = ostler_contract::protocol::uri::ROOT;
 
 /// A chat of the plugin with a bot.
@@ -110,6 +110,8 @@ impl Echo {
 #[derive(Debug)]
 pub(crate) struct HostConnection {
     host: PluginHost,
+    /// Its client id. Plugins of other hosts call the same chats, and echoes name the client and its number of the action.
+    client: String,
     line: tokio::sync::Mutex<Option<Arc<Line>>>,
     next: AtomicI64,
     heard: Arc<Mutex<Heard>>,
@@ -120,6 +122,8 @@ struct Line {
     peer: Peer,
     /// The chats with waiting calls, to which it is subscribed.
     watched: Mutex<HashMap<String, Subscription>>,
+    /// Whether a task checks the connection for the waiting calls.
+    is_checked: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -171,7 +175,14 @@ impl Drop for Watched {
 
 impl HostConnection {
     pub fn new(host: PluginHost) -> Self {
-        Self { host, line: tokio::sync::Mutex::default(), next: AtomicI64::new(1), heard: Arc::default() }
+        let client = format!("{CLIENT}-{}", uuid::Uuid::new_v4());
+        Self {
+            host,
+            client,
+            line: tokio::sync::Mutex::default(),
+            next: AtomicI64::new(1),
+            heard: Arc::default(),
+        }
     }
 
     /// Reads a bot with the chat of a key and the model of its turns; `None` if the answer contains no chat.
@@ -289,6 +300,9 @@ impl HostConnection {
     async fn end(&self, mut waiting: Waiting, chat: &str, turn: &str, mut was_accepted: bool) -> Ended {
         let mut missing_since = None;
         loop {
+            if let Some(watched) = &waiting.watched {
+                self.check(&watched.line);
+            }
             let _ = tokio::time::timeout(LOOK_EVERY, waiting.changed()).await;
             match self.look(&mut waiting, chat, turn).await {
                 TurnPhase::Ended(ended) => return ended,
@@ -323,21 +337,49 @@ impl HostConnection {
         Waiting::new(&self.heard, turn)
     }
 
+    /// Lets the waiting calls look for their turns once a connection is lost, for as long as there are any. A host disconnects
+    /// the plugin when a session moves to another one.
+    fn check(&self, line: &Arc<Line>) {
+        if line.is_checked.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (line, heard) = (line.clone(), self.heard.clone());
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(CHECK_EVERY).await;
+                {
+                    let heard = lock(&heard);
+                    if !heard.is_awaited() {
+                        // Under the lock: a call that begins to wait after this starts another task.
+                        return line.is_checked.store(false, Ordering::Release);
+                    }
+                }
+                if is_closed(&line).await {
+                    return lock(&heard).wake_all();
+                }
+            }
+        });
+    }
+
     /// Returns the phase of a turn. `waiting` receives the chat's actions from then on.
     pub async fn look(&self, waiting: &mut Waiting, chat: &str, turn: &str) -> TurnPhase {
         for newest in [NEWEST, u32::MAX] {
-            let state = match self.read(chat, newest).await {
-                Ok((watched, state)) => {
-                    waiting.watched = Some(watched);
-                    state
+            loop {
+                let state = match self.read(chat, newest).await {
+                    Ok((watched, state)) => {
+                        waiting.watched = Some(watched);
+                        state
+                    }
+                    // The store cannot be read, or the connection was lost; the next check uses another one.
+                    Err(why) if is_failure(&why) => return TurnPhase::Unknown,
+                    Err(_) => return TurnPhase::Gone,
+                };
+                match find(&state, turn) {
+                    TurnPhase::Nowhere => break,
+                    // It may have ended before its id was known.
+                    TurnPhase::Goes if waiting.runs_as(&state["activeTurn"], turn) => {}
+                    found => return found,
                 }
-                // The store cannot be read, or the connection was lost; the next check uses another one.
-                Err(why) if is_failure(&why) => return TurnPhase::Unknown,
-                Err(_) => return TurnPhase::Gone,
-            };
-            match find(&state, turn) {
-                TurnPhase::Nowhere => {}
-                found => return found,
             }
         }
         TurnPhase::Nowhere
@@ -454,27 +496,32 @@ impl HostConnection {
             return Ok(line.clone());
         }
         let peer = self.host.connect()?;
-        let heard = self.heard.clone();
+        let (heard, client) = (self.heard.clone(), self.client.clone());
         peer.on_message.call((Call::now(move |(message,): (Value,)| {
-            heard::hear(&heard, &message);
+            heard::hear(&heard, &client, &message);
             Ok(())
         }),))?;
-        let hello = json!({ "channel": ROOT, "clientId": CLIENT, "protocolVersions": ["0.9.0"] });
+        let hello = json!({ "channel": ROOT, "clientId": self.client, "protocolVersions": ["0.9.0"] });
         peer.request.call(("initialize".to_owned(), hello.as_object().cloned())).await?;
-        let line = Arc::new(Line { peer, watched: Mutex::default() });
+        let line = Arc::new(Line { peer, watched: Mutex::default(), is_checked: AtomicBool::new(false) });
         *held = Some(line.clone());
         Ok(line)
     }
 }
 
-/// Waits until a connection is closed, which a request finds out.
+/// Waits until a connection is closed.
 async fn closed(line: &Line) {
     loop {
         tokio::time::sleep(CHECK_EVERY).await;
-        let ping = json!({ "channel": ROOT });
-        let answer = line.peer.request.call(("ping".to_owned(), ping.as_object().cloned())).await;
-        if answer.is_err_and(|why| why.rpc.is_none()) {
+        if is_closed(line).await {
             return;
         }
     }
+}
+
+/// Whether a connection is closed, which a request finds out.
+async fn is_closed(line: &Line) -> bool {
+    let ping = json!({ "channel": ROOT });
+    let answer = line.peer.request.call(("ping".to_owned(), ping.as_object().cloned())).await;
+    answer.is_err_and(|why| why.rpc.is_none())
 }

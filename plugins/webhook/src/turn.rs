@@ -92,10 +92,14 @@ pub(crate) fn id_of_delivery(delivery: &str, attempt: u32) -> String {
     id.with_variant(uuid::Variant::RFC4122).into_uuid().to_string()
 }
 
+/// Whether an entry of a chat's state is a turn, or the queued message of one.
+pub(crate) fn is_turn(entry: &Value, turn: &str) -> bool {
+    entry["id"] == turn || entry["message"]["_meta"][names::meta_key("webhook")]["turn"] == turn
+}
+
 /// Finds a turn in a chat's state. One that was queued has an id from the host and is identified by its message.
 pub(crate) fn find(state: &Value, turn: &str) -> TurnPhase {
-    let key = names::meta_key("webhook");
-    let is = |entry: &Value| entry["id"] == turn || entry["message"]["_meta"][&key]["turn"] == turn;
+    let is = |entry: &Value| is_turn(entry, turn);
     if is(&state["activeTurn"]) || state["queuedMessages"].as_array().into_iter().flatten().any(is) {
         return TurnPhase::Goes;
     }
