@@ -41,6 +41,46 @@ pub fn folder(server: &Postgres, id: &str) -> Folder {
     folder_with(&options(server, id, &["/"]))
 }
 
+/// Adds a plugin to the configuration of a host that does not run yet.
+pub fn add_plugin(folder: &Folder, plugin: Value) {
+    let mut config: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+    config["plugins"].as_array_mut().unwrap().push(plugin);
+    folder.write("config.json", &config.to_string());
+}
+
+/// The folder of a host with bots, which webhooks can call.
+pub fn folder_with_bots(server: &Postgres, id: &str) -> Folder {
+    let folder = folder(server, id);
+    let mut config: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
+    let plugins = config["plugins"].as_array_mut().unwrap();
+    for plugin in plugins.iter_mut().filter(|plugin| plugin["name"] == "@ostler/webhook") {
+        plugin["grants"] = json!(["bot:get", "bot:chat", "session:read", "session:create", "session:write"]);
+    }
+    folder.write("config.json", &config.to_string());
+    let bots = server.password_file().with_file_name("bots");
+    add_plugin(&folder, json!({ "name": "@ostler/bot", "options": { "root": bots } }));
+    folder
+}
+
+/// Adds the bot `echo` and its endpoint `ask`, which answers with the reply.
+pub async fn add_bot(server: &Postgres, daemon: &Daemon) {
+    let secret = json!({ "value": "right" }).to_string();
+    assert_eq!(daemon.post("/api/vault/set/host%3Ain", Some(TOKEN), &secret).await.0, 200);
+    for (collection, id, record) in [
+        ("bots", "echo", json!({ "id": "echo", "name": "Echo", "harness": "echo", "answers": true })),
+        (
+            "webhooks",
+            "ask",
+            json!({ "id": "ask", "bot": "bot://echo", "secret": "host:in", "reply": "sync" }),
+        ),
+    ] {
+        let insert = format!(
+            "INSERT INTO ostler.records (collection, id, record) VALUES ('{collection}', '{id}', '{record}')"
+        );
+        server.psql("ostler", &insert);
+    }
+}
+
 /// A host whose connections to the database, to its clients and from the other hosts pass proxies.
 pub struct Host {
     pub id: &'static str,

@@ -1,6 +1,7 @@
 //! Several real daemons on one real PostgreSQL. `.ci/postgres` runs these tests.
 
 mod clock;
+mod drains;
 mod faults;
 mod history;
 pub mod hosts;

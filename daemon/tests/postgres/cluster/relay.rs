@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use ostler_testkit::postgres::Postgres;
 use serde_json::{Value, json};
 
-use super::hosts::{TOKEN, chat_of, client, folder, folder_with, options, start_turn, until};
+use super::hosts::{
+    TOKEN, add_bot, chat_of, client, folder, folder_with, folder_with_bots, options, start_turn, until,
+};
 use crate::support::tls::{AUTHORITY, acceptor};
 use crate::support::{Client, LIMIT};
 
@@ -161,35 +163,9 @@ async fn a_link_over_tls_accepts_the_authorities_of_the_system() {
 #[ignore = "needs PostgreSQL: .ci/postgres"]
 async fn a_bot_is_called_at_every_host_and_has_one_session() {
     let server = Postgres::start();
-    let bots = server.password_file().with_file_name("bots");
-    let folders = ["a", "b", "c"].map(|id| {
-        let folder = folder(&server, id);
-        let mut config: Value = serde_json::from_str(&folder.read("config.json")).unwrap();
-        let plugins = config["plugins"].as_array_mut().unwrap();
-        for plugin in plugins.iter_mut().filter(|plugin| plugin["name"] == "@ostler/webhook") {
-            plugin["grants"] =
-                json!(["bot:get", "bot:chat", "session:read", "session:create", "session:write"]);
-        }
-        plugins.push(json!({ "name": "@ostler/bot", "options": { "root": bots } }));
-        folder.write("config.json", &config.to_string());
-        folder
-    });
+    let folders = ["a", "b", "c"].map(|id| folder_with_bots(&server, id));
     let hosts = folders.each_ref().map(crate::support::Folder::start);
-    let secret = json!({ "value": "right" }).to_string();
-    assert_eq!(hosts[0].post("/api/vault/set/host%3Ain", Some(TOKEN), &secret).await.0, 200);
-    for (collection, id, record) in [
-        ("bots", "echo", json!({ "id": "echo", "name": "Echo", "harness": "echo", "answers": true })),
-        (
-            "webhooks",
-            "ask",
-            json!({ "id": "ask", "bot": "bot://echo", "secret": "host:in", "reply": "sync" }),
-        ),
-    ] {
-        let insert = format!(
-            "INSERT INTO ostler.records (collection, id, record) VALUES ('{collection}', '{id}', '{record}')"
-        );
-        server.psql("ostler", &insert);
-    }
+    add_bot(&server, &hosts[0]).await;
     for round in 0..2 {
         for (folder, host) in folders.iter().zip(&hosts) {
             let end = Instant::now() + LIMIT;
