@@ -84,6 +84,7 @@ async fn current(control: &Control) -> Result<ClusterStatus, Refused> {
             .into_iter()
             .map(|host| ClusterMember {
                 here: host.id == own,
+                unreachable: state.unreachable.get(&host.id).cloned(),
                 id: host.id,
                 url: host.url,
                 version: host.version,

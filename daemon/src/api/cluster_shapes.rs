@@ -24,7 +24,7 @@ pub struct ClusterStatus {
     pub host: String,
     /// Whether this host takes no new sessions and hands its sessions over.
     pub draining: bool,
-    /// Whether it drains and has no session left.
+    /// Whether it drains and has no session left that another host takes, and no running turn.
     pub drained: bool,
     /// The number of sessions that this host owns.
     pub sessions: usize,
@@ -64,6 +64,9 @@ pub struct ClusterMember {
     pub alive: bool,
     /// Whether it drains.
     pub draining: bool,
+    /// Why the host that answers cannot connect to it at its address, if it cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreachable: Option<String>,
 }
 
 /// Drains the host, or ends that.

@@ -49,7 +49,7 @@ impl State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// Its subject: `configuration`, `directories`, `state`, `database`, `token`, `users`, `port`, `plugins`, `agents`,
-    /// `vault`, `notify`, `clock` or `versions`.
+    /// `vault`, `notify`, `clock`, `cluster` or `versions`.
     pub what: &'static str,
     /// Its status.
     pub state: State,
@@ -140,6 +140,7 @@ pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
     let daemon = daemon.and_then(Result::ok);
     if let Some(record) = running.as_ref().filter(|_| daemon.is_some()) {
         checks.extend(disk::ready(record).await);
+        checks.extend(disk::cluster(record).await);
     }
     let mut plugins = match &files {
         Some(files) => load::plugins(at, files).await,

@@ -98,12 +98,15 @@ fn shown(status: &ClusterStatus) -> Answer {
 }
 
 fn line(host: &ClusterMember) -> String {
-    let ClusterMember { id, here, url, version, alive, draining } = host;
+    let ClusterMember { id, here, url, version, alive, draining, unreachable } = host;
     let state = match (alive, draining) {
         (false, _) => "lost",
         (_, true) => "draining",
         _ => "running",
     };
     let at = url.as_ref().map(|url| format!(" at {url}")).unwrap_or_default();
-    format!("host {id}{at}: {state}, version {version}{}", if *here { " (this one)" } else { "" })
+    let here = if *here { " (this one)" } else { "" };
+    let unreachable =
+        unreachable.as_ref().map(|why| format!("; cannot be reached: {why}")).unwrap_or_default();
+    format!("host {id}{at}: {state}, version {version}{here}{unreachable}")
 }

@@ -14,6 +14,9 @@ use crate::core::long_work::long_work;
 use crate::core::outbox::{Frame, Item, Outbox};
 use crate::core::refusals::no_memory;
 
+/// How often a request checks whether its client has left.
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(250);
+
 /// The number of a connection and its outbox.
 #[derive(Debug, Clone)]
 pub struct ConnectionRef {
@@ -106,7 +109,14 @@ impl Responder {
         self.outbox.answer(frame, || self.no_memory());
     }
 
-    /// Leaves the request to another host.
+    /// Waits until the connection of the request is closed.
+    pub(crate) async fn left(&self) {
+        while !self.outbox.is_closed() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Leaves the request to another host, or without an answer because its client has left.
     pub(crate) fn leave(mut self) {
         self.answered = true;
     }

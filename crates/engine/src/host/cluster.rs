@@ -1,5 +1,6 @@
 //! The host in a cluster: what it does when it loses its lease, and how it drains.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_contract::Thrown;
@@ -24,6 +25,8 @@ pub struct ClusterState {
     pub sessions: usize,
     /// Those with a running turn.
     pub running: usize,
+    /// Why hosts cannot be reached from here at their addresses, by their ids.
+    pub unreachable: BTreeMap<String, String>,
 }
 
 impl Host {
@@ -58,7 +61,8 @@ impl Host {
         let hosts = ask(cluster.hosts()).await?;
         let sessions = self.sessions.all();
         let running = sessions.iter().filter(|entry| entry.is_awake() && entry.view().is_running()).count();
-        Ok(Some(ClusterState { hosts, sessions: sessions.len(), running }))
+        let unreachable = self.front.relay().map(|relay| relay.unreachable()).unwrap_or_default();
+        Ok(Some(ClusterState { hosts, sessions: sessions.len(), running, unreachable }))
     }
 
     /// Begins or ends to drain: a draining host takes no new sessions, and hands sessions without a running turn over.

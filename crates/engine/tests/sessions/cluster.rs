@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ostler_contract::call::Signature;
@@ -845,6 +845,58 @@ async fn the_row_of_a_session_that_was_stored_without_an_answer_is_reported() {
         let listed = watcher.request("listSessions", json!({})).await.unwrap();
         assert_eq!(listed["items"][0]["title"], "Renamed");
     }
+}
+
+/// A store whose reads do not end; it counts those that are in progress.
+struct Endless(Arc<AtomicUsize>);
+
+/// A read in progress.
+struct Reading(Arc<AtomicUsize>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl WrapCall for Endless {
+    fn wrap<S: Signature>(&self, call: &Call<S>, writes: bool) -> Call<S> {
+        let (call, reads) = (call.clone(), self.0.clone());
+        Call::new(move |arguments| {
+            let call = call.clone();
+            let reading = (!writes).then(|| {
+                reads.fetch_add(1, Ordering::Relaxed);
+                Reading(reads.clone())
+            });
+            async move {
+                if let Some(_reading) = reading {
+                    std::future::pending::<()>().await;
+                }
+                call.unbounded(arguments).await
+            }
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listing_is_not_read_on_for_a_client_that_has_left() {
+    let inn = Inn::new();
+    let store = SqliteSessions::new(inn.db.clone(), Arc::new(|line| panic!("{line}")));
+    let reads = Arc::new(AtomicUsize::new(0));
+    let store = Arc::new(store).into_point();
+    let a = inn.cluster.start_wrapped("a", store, Inn::builder(), &Endless(reads.clone())).await;
+    let client = a.connect("leaves").await;
+    // Reads of the start end with their limits.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let before = reads.load(Ordering::Relaxed);
+    client
+        .send(&json!({ "jsonrpc": "2.0", "id": 9, "method": "listSessions", "params": {} }).to_string())
+        .await;
+    eventually("the list is read", || reads.load(Ordering::Relaxed) == before + 1).await;
+    client.connection.close();
+    let left = tokio::time::Instant::now();
+    eventually("the read ends", || reads.load(Ordering::Relaxed) == before).await;
+    assert!(left.elapsed() < Duration::from_secs(1), "{:?}", left.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

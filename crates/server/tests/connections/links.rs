@@ -79,6 +79,30 @@ async fn a_link_requires_the_token_of_the_cluster() {
     assert_eq!(link(address, "wrong").await, 101);
 }
 
+#[tokio::test]
+async fn a_host_notices_that_its_address_leads_to_another_one() {
+    let (cluster, db) = (MemoryCluster::new(), StateDb::memory().unwrap());
+    let a = start(&cluster, &db, "a", &Stage::default()).await;
+    let store = Arc::new(SqliteSessions::new(db.clone(), Arc::new(|line| panic!("{line}")))).into_point();
+    let builder = MemoryHost::builder()
+        .links(Arc::new(WebSocketLinks { largest: 64 << 20, connector: || Ok(Connector::Plain) }));
+    let b = cluster.start("b", store, builder).await;
+    b.host.core.cluster().unwrap().set_url(format!("ws://{}", a.address));
+    let end = Instant::now() + Duration::from_secs(20);
+    let why = loop {
+        let state = b.host.cluster_state().await.unwrap().unwrap();
+        match state.unreachable.get("b") {
+            // The address before that was that of the host in memory.
+            Some(why) if why.contains(&a.address.to_string()) => break why.clone(),
+            why => assert!(Instant::now() < end, "{why:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert!(why.ends_with("is another host"), "{why}");
+    let state = a.host.host.cluster_state().await.unwrap().unwrap();
+    assert!(!state.unreachable.contains_key("a"), "{state:?}");
+}
+
 /// How many actions are measured.
 const MEASURED: usize = 200;
 

@@ -185,3 +185,37 @@ async fn a_bot_is_called_at_every_host_and_has_one_session() {
     }
     assert_eq!(server.psql("ostler", "SELECT count(*) FROM ostler.sessions"), "1");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn an_address_that_leads_nowhere_is_noticed_by_its_host_and_by_the_others() {
+    let server = Postgres::start();
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let mut wrong = options(&server, "a", &["/"]);
+    wrong["cluster"]["url"] = format!("ws://{closed}").into();
+    let (here, there) = (folder_with(&wrong), folder(&server, "b"));
+    let (_a, _b) = (here.start(), there.start());
+    let own = here.wait_for_log("does not reach itself at its cluster.url");
+    assert!(own.contains(&closed.to_string()) && own.contains("set cluster.url"), "{own}");
+    let other = there.wait_for_log("host a cannot be reached");
+    assert!(other.contains("correct the cluster.url of host a"), "{other}");
+    for (folder, found) in
+        [(&here, "this host does not reach itself"), (&there, "host a cannot be reached from here")]
+    {
+        let examined = folder.run(&["doctor"]);
+        let lines = examined.out.lines().filter(|line| line.contains(" cluster ")).collect::<Vec<_>>();
+        assert!(
+            lines.len() == 1 && lines[0].starts_with("warning") && lines[0].contains(found),
+            "{examined:?}"
+        );
+        let status = folder.run(&["cluster", "status"]);
+        assert!(status.out.contains("cannot be reached"), "{status:?}");
+    }
+    // A host that can be reached is no finding.
+    let third = folder(&server, "c");
+    let _c = third.start();
+    until(LIMIT, "its own check", || third.run(&["cluster", "status"]).out.contains("host c at")).await;
+    let status = third.run(&["cluster", "status"]);
+    let line = status.out.lines().find(|line| line.starts_with("host c")).unwrap();
+    assert!(!line.contains("cannot be reached"), "{status:?}");
+}

@@ -181,7 +181,12 @@ pub(super) async fn handle_list_sessions(front: &Front, params: c::ListSessionsP
         Err(refused) => return responder.fail(refused),
     };
     let elsewhere = front.relay().map(|relay| relay.begin_listing());
-    let page = match front.sessions.session_page(after, limit).await {
+    let read = tokio::select! {
+        read = front.sessions.session_page(after, limit) => read,
+        // Nothing is read for a client that has left.
+        () = responder.left() => return responder.leave(),
+    };
+    let page = match read {
         Ok(page) => page,
         Err(why) => {
             return responder.fail(unread("the sessions", &Unknown(why)));

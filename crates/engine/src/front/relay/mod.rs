@@ -11,6 +11,7 @@ mod gateway;
 mod link;
 mod lists;
 mod owned;
+mod reach;
 mod unreported;
 mod wire;
 
@@ -72,6 +73,7 @@ pub(crate) struct Relay {
     owners: Mutex<Owners>,
     lists: lists::Lists,
     reports: unreported::Reports,
+    reach: reach::Reach,
     /// Held while a whole row is read and reported.
     reporting: tokio::sync::Mutex<()>,
     /// The runs of hosts whose links have ended, so that attempts to open them again are not logged.
@@ -178,6 +180,7 @@ impl Front {
             owners: Mutex::default(),
             lists: lists::Lists::default(),
             reports: unreported::Reports::default(),
+            reach: reach::Reach::default(),
             reporting: tokio::sync::Mutex::default(),
             reported: Mutex::default(),
         });
@@ -236,8 +239,11 @@ impl Relay {
             let own = relay.cluster.incarnation();
             let alive: HashSet<_> =
                 hosts.iter().filter(|host| host.is_alive).map(|host| host.incarnation.clone()).collect();
+            relay.forget_unreachable(&hosts);
             for host in hosts {
-                if host.is_alive && host.url.is_some() && host.incarnation != own {
+                if host.is_alive && host.url.is_some() && host.incarnation == own {
+                    relay.check_own_address();
+                } else if host.is_alive && host.url.is_some() {
                     relay.link_to(&Arc::new(host));
                 }
             }
@@ -265,6 +271,7 @@ impl Relay {
     async fn run(self: Arc<Self>, link: Arc<Link>) {
         let dialed = self.dial(&link).await;
         let was_open = dialed.is_ok();
+        self.reached(&link.host, dialed.as_ref().map(drop).map_err(String::as_str));
         let why = match dialed {
             Ok(transport) => {
                 let Some(core) = self.front.upgrade().map(|front| front.core.clone()) else { return };
@@ -280,7 +287,13 @@ impl Relay {
             let is_new = self.reported.lock().insert(link.host.incarnation.clone());
             if (was_open || is_new) && !front.core.is_stopping() {
                 let id = &link.host.id;
-                front.core.log.warn(format_args!("the link to host {id} ended: {why}"));
+                match was_open {
+                    true => front.core.log.warn(format_args!("the link to host {id} ended: {why}")),
+                    false => front.core.log.warn(format_args!(
+                        "host {id} cannot be reached, so clients of this host cannot use its sessions: {why}; correct the \
+                         cluster.url of host {id}, or the network between the hosts"
+                    )),
+                }
             }
             self.forget_rows(&link);
             let incarnation = &link.host.incarnation;
