@@ -84,8 +84,8 @@ const CHECKS: &[Check] = &[
     Check {
         name: "cluster",
         what: "three daemons on one PostgreSQL with 50 kills, and with 60 random faults of the network, of clocks, of queries and of \
-               hosts; needs root and an idle computer",
-        subset: "5 kills, 3 random faults, always the same, and each kind of fault once; takeovers may take twice as long",
+               hosts; 60 drains while a bot is called; needs root and an idle computer",
+        subset: "5 kills, 3 random faults, always the same, and each kind of fault once; 3 drains; takeovers may take twice as long",
         run: cluster,
     },
     Check {
@@ -314,9 +314,10 @@ fn cluster(session: &Session) -> Result<String, String> {
     command
         .args(["cargo", "test", "--package", "ostler", "--locked", "--test", "postgres"])
         // One after the other: the times of takeovers are those of three hosts, not of nine.
-        .args(["--", "--ignored", "--test-threads", "1", "cluster::faults::"])
+        .args(["--", "--ignored", "--test-threads", "1", "cluster::faults::", "cluster::drains::"])
         .env("OSTLER_FAULT_KILLS", "50")
         .env("OSTLER_FAULT_ROUNDS", "60")
+        .env("OSTLER_DRAIN_ROUNDS", "20")
         .env("OSTLER_FAULT_SEED", &seed)
         .env("OSTLER_FAULT_RECORD", &record)
         .env("OSTLER_TEST_PROGRAM", crate::cargo::target(session.root).join("dist/ostler"));
