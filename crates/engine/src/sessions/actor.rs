@@ -425,10 +425,6 @@ impl Actor {
             ToSession::Review => self.review_turns().await,
             ToSession::Unwatched => self.busy_at = Instant::now(),
             ToSession::Rest => self.rest = true,
-            ToSession::Continue => {
-                self.begin_all_queued().await;
-                self.settle();
-            }
             ToSession::Leave { even_if_used } => self.leaves = Some(even_if_used),
             ToSession::Dispose { done } => {
                 let is_disposed = Box::pin(self.dispose()).await;

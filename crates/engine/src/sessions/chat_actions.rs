@@ -303,7 +303,7 @@ impl Actor {
         if self.chats[at].running().is_none() {
             // The policies have just allowed this message.
             match self.first_queued(at) {
-                Some(next) if next.id == id && !self.sessions.belongs_elsewhere(&self.entry) => {
+                Some(next) if next.id == id && !self.leaves_queue() => {
                     self.begin_next(at, next, None).await;
                 }
                 _ => drop(self.begin_queued(at).await),

@@ -337,8 +337,6 @@ pub enum ToSession {
     Review,
     /// Too many sessions are in memory; the session sleeps if it is idle.
     Rest,
-    /// The session was loaded in a cluster: messages that were queued at another host start.
-    Continue,
     /// The session belongs to another host; it leaves memory if nothing runs.
     Leave {
         /// Whether it leaves although something uses it.

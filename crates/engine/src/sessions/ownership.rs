@@ -358,7 +358,10 @@ impl Sessions {
 impl Actor {
     /// Whether the session can move to another host: nothing runs, and nothing is in progress that only memory has.
     fn can_leave(&self) -> bool {
-        self.is_unoccupied() && self.can_rest() && self.sessions.belongs_elsewhere(&self.entry)
+        self.is_unoccupied()
+            && self.can_rest()
+            && !self.has_queued_run()
+            && self.sessions.belongs_elsewhere(&self.entry)
     }
 
     /// Stores the state, closes the backends, and leaves memory for another host, while clients stay connected. Returns false

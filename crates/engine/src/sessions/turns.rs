@@ -27,6 +27,7 @@ use super::storing::{Before, Outcome as _};
 use super::text_length::text_in_message;
 use crate::core::fanout::Origin;
 use crate::core::long_work::long_work;
+use crate::core::message::run_of;
 use crate::core::refusals::{NO_SUCH_CHAT, NOT_STORED};
 use crate::core::traces;
 use crate::workspace::sessions_view::SessionView as _;
@@ -381,7 +382,7 @@ impl Actor {
     pub(super) async fn begin_queued(&mut self, at: usize) -> bool {
         let Some(next) = self.first_queued(at) else { return false };
         // It starts with the next start of the host, or there.
-        if self.core.is_stopping() || self.sessions.belongs_elsewhere(&self.entry) {
+        if self.core.is_stopping() || self.leaves_queue() {
             return true;
         }
         if self.chats[at].asking.as_deref() == Some(next.id.as_str()) {
@@ -395,18 +396,31 @@ impl Actor {
         true
     }
 
-    /// Starts the queued messages of chats without a running turn, in a session that another host served before.
+    /// Whether queued messages are left to the host that takes the session.
+    pub(super) fn leaves_queue(&self) -> bool {
+        self.sessions.belongs_elsewhere(&self.entry) && !self.has_queued_run()
+    }
+
+    /// Whether a queued message is that of a run, which only the host that started the run sees through.
+    pub(super) fn has_queued_run(&self) -> bool {
+        let queued = self.chats.iter().flat_map(|chat| chat.state.queued_messages.iter().flatten());
+        queued.into_iter().any(|queued| run_of(&queued.message).is_some())
+    }
+
+    /// Starts the queued messages of chats in which no turn runs, which remain after the host stopped, or come from another host.
     pub(super) async fn begin_all_queued(&mut self) {
-        for at in 0..self.chats.len() {
-            if self.chats[at].running().is_none() {
+        if self.agent.is_none() {
+            // They wait until the session's agent is there.
+            return;
+        }
+        for number in self.chats.iter().map(|chat| chat.number).collect::<Vec<_>>() {
+            if let Some(at) = self.chat_numbered(number)
+                && self.chats[at].running().is_none()
+            {
                 self.begin_queued(at).await;
             }
         }
-    }
-
-    /// Whether messages wait that this host can start turns with.
-    pub(super) fn has_queued(&self) -> bool {
-        self.agent.is_some() && self.chats.iter().any(|chat| chat.state.queued_messages.is_some())
+        self.settle();
     }
 
     /// Starts the turn of a queued message, or fails it immediately: the policies denied it, or its sender no longer has

@@ -9,13 +9,13 @@ use ostler_contract::{Thrown, limit};
 use ostler_protocol::RpcError;
 use ostler_protocol::wire::state::{ChatInteractivity, ErrorInfo, SessionLifecycle, Turn};
 
+use super::SessionEntry;
 use super::actor::Actor;
 use super::awake_limit::stay_asleep;
 use super::chat::Chat;
 use super::create::state_of;
 use super::deferred::DeferredPart;
 use super::queue::{Inbox, Mailbox};
-use super::{SessionEntry, ToSession};
 use crate::core::long_work::prompt_work;
 use crate::core::refusals::{not_loaded, unread};
 use crate::sessions::Sessions;
@@ -38,9 +38,6 @@ pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<SessionEntry>, mail
                 // The whole state is measured here. Other sessions wait for their turn to wake.
                 prompt_work(usize::MAX, || actor.measure());
                 actor.account();
-                if !actor.sessions.is_alone() && actor.has_queued() {
-                    let _ = actor.mailbox.send(ToSession::Continue);
-                }
                 Some((actor, inbox))
             }
             Err(refused) => {
@@ -51,26 +48,8 @@ pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<SessionEntry>, mail
     });
     if let Some((mut actor, inbox)) = waking.await {
         // Before the message that woke it, which would overtake them.
-        Box::pin(actor.go_on()).await;
+        Box::pin(actor.begin_all_queued()).await;
         actor.run(inbox).await;
-    }
-}
-
-impl Actor {
-    /// Starts the queued messages of chats in which no turn runs, which remain after the host stopped.
-    async fn go_on(&mut self) {
-        if self.agent.is_none() {
-            // They wait until the session's agent is there.
-            return;
-        }
-        for number in self.chats.iter().map(|chat| chat.number).collect::<Vec<_>>() {
-            if let Some(at) = self.chat_numbered(number)
-                && self.chats[at].running().is_none()
-            {
-                self.begin_queued(at).await;
-            }
-        }
-        self.settle();
     }
 }
 
