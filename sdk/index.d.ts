@@ -1919,6 +1919,10 @@ export interface KeptChat {
     default?: boolean;
     /** Whether it was closed: its conversation is not reused and not listed. */
     closed?: boolean;
+    /** In the chat of a worker: the URI of the chat whose backend runs it. */
+    workerOf?: string;
+    /** Whether its latest turn failed. */
+    failed?: boolean;
     /** Queued messages. */
     queued?: unknown[];
     /** The draft of a user's message. */

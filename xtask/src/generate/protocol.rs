@@ -89,7 +89,6 @@ const UNSERVED: &[(&str, &str)] = &[
     ("chat/toolCallAuthRequired", BACKEND),
     ("chat/toolCallAuthResolved", BACKEND),
     ("chat/backgroundWorkSet", BACKEND),
-    ("chat/backgroundWorkRemoved", BACKEND),
     ("chat/changesetsChanged", BACKEND),
     ("chat/canvasesChanged", "experimental; nothing here draws canvases"),
     ("canvas/stateChanged", "experimental; nothing here draws canvases"),
