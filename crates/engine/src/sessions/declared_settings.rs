@@ -24,8 +24,8 @@ impl Actor {
         });
     }
 
-    /// Adds settings that the session does not have. No action changes the schema, so that clients see it when they
-    /// subscribe again.
+    /// Adds settings that the session does not have. No action changes the schema: clients are sent the new values, if
+    /// there are any, and see the settings when they subscribe again.
     pub(super) fn add_settings(&mut self, mut read: SessionConfigState) {
         let known = self.shared.properties();
         read.schema.properties.retain(|key, _| !known.is_some_and(|known| known.contains_key(key)));
@@ -39,9 +39,7 @@ impl Actor {
         let config: JsonObject = read.values.into_iter().filter(|(key, _)| is_new(key)).collect();
         self.shared.add(&self.sessions.schemas.shared, read.schema.properties);
         self.dirty = true;
-        if !config.is_empty() {
-            let changed = SessionConfigChangedAction { config, replace: None };
-            self.apply_session(StateAction::SessionConfigChanged(changed), None);
-        }
+        let changed = SessionConfigChangedAction { config, replace: None };
+        self.apply_session(StateAction::SessionConfigChanged(changed), None);
     }
 }

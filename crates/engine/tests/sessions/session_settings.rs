@@ -254,12 +254,11 @@ async fn what_a_session_is_made_with_holds_to_the_same_as_what_it_is_changed_to(
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn settings_that_a_backend_declares_later_are_in_its_first_session() {
+/// A backend that declares its setting once a turn has begun, with these values.
+fn late(values: JsonObject) -> Plugin {
     let begun = Arc::new(AtomicUsize::default());
-    let of_plugin = begun.clone();
-    let plugin = Plugin::new("@test/late", move |host, _| {
-        let begun = of_plugin.clone();
+    Plugin::new("@test/late", move |host, _| {
+        let (begun, values) = (begun.clone(), values.clone());
         Box::pin(async move {
             let (begins, schemas, defaults) = (begun.clone(), begun.clone(), begun);
             host.register_agent(Agent {
@@ -275,7 +274,7 @@ async fn settings_that_a_backend_declares_later_are_in_its_first_session() {
                 defaults: Call::now(move |()| {
                     Ok(match defaults.load(Ordering::SeqCst) {
                         0 => JsonObject::new(),
-                        _ => object(json!({ "mode": "ask" })),
+                        _ => values.clone(),
                     })
                 }),
                 create: Call::now(move |_| {
@@ -297,28 +296,35 @@ async fn settings_that_a_backend_declares_later_are_in_its_first_session() {
                 ..Agent::default()
             })
         })
-    });
-    let host = MemoryHost::builder().plugin(plugin, json!({})).start().await;
-    let mut client = host.raw();
-    client.initialize("c").await;
-    let session = "late:/1";
-    client.request("createSession", json!({ "channel": session })).await.unwrap();
-    let seen = client.request("subscribe", json!({ "channel": session })).await.unwrap();
-    assert_eq!(seen["snapshot"]["state"]["config"]["schema"]["properties"], json!({}));
-    let chat = ostler_protocol::uri::default_chat(session);
-    let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Hello" } });
-    client.dispatch(&chat, 1, turn).await;
-    let changed = client.actions_until("session/configChanged").await.pop().unwrap();
-    assert_eq!(changed["action"]["config"], json!({ "mode": "ask" }));
-    let seen = client.request("subscribe", json!({ "channel": session })).await.unwrap();
-    let config = &seen["snapshot"]["state"]["config"];
-    assert_eq!(config["schema"]["properties"]["mode"]["enum"], json!(["ask", "auto"]));
-    // They can be changed.
-    let set = json!({ "type": "session/configChanged", "config": { "mode": "auto" } });
-    client.dispatch(session, 2, set).await;
-    let changed = client.actions_until("session/configChanged").await.pop().unwrap();
-    assert_eq!(
-        (&changed["action"]["config"]["mode"], changed.get("rejectionReason")),
-        (&json!("auto"), None)
-    );
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_a_backend_declares_later_are_in_its_first_session() {
+    // Clients subscribe again when they hear of settings, even of one without a value.
+    for values in [json!({ "mode": "ask" }), json!({})] {
+        let host = MemoryHost::builder().plugin(late(object(values.clone())), json!({})).start().await;
+        let mut client = host.raw();
+        client.initialize("c").await;
+        let session = "late:/1";
+        client.request("createSession", json!({ "channel": session })).await.unwrap();
+        let seen = client.request("subscribe", json!({ "channel": session })).await.unwrap();
+        assert_eq!(seen["snapshot"]["state"]["config"]["schema"]["properties"], json!({}));
+        let chat = ostler_protocol::uri::default_chat(session);
+        let turn = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "Hello" } });
+        client.dispatch(&chat, 1, turn).await;
+        let changed = client.actions_until("session/configChanged").await.pop().unwrap();
+        assert_eq!(changed["action"]["config"], values);
+        let seen = client.request("subscribe", json!({ "channel": session })).await.unwrap();
+        let config = &seen["snapshot"]["state"]["config"];
+        assert_eq!(config["schema"]["properties"]["mode"]["enum"], json!(["ask", "auto"]));
+        // They can be changed.
+        let set = json!({ "type": "session/configChanged", "config": { "mode": "auto" } });
+        client.dispatch(session, 2, set).await;
+        let changed = client.actions_until("session/configChanged").await.pop().unwrap();
+        assert_eq!(
+            (&changed["action"]["config"]["mode"], changed.get("rejectionReason")),
+            (&json!("auto"), None)
+        );
+    }
 }
