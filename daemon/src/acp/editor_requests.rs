@@ -132,6 +132,10 @@ pub fn action(request: &Value, answer: Option<&Value>, shared: bool) -> Option<V
             .or_else(|| (!shared).then(|| decided(request, false))),
         ("chatInput", Some(answer)) => Some(completed(&request["request"], answer)),
         ("chatInput", None) if !shared => Some(completed(&request["request"], &Value::Null)),
+        // No action refuses a sign-in.
+        ("toolAuthentication", None) if !shared => {
+            Some(json!({ "type": "chat/turnCancelled", "turnId": request["turnId"], "duration": 0 }))
+        }
         _ => None,
     }
 }

@@ -232,6 +232,9 @@ impl Agent {
             }
             return self.send(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
         }
+        if self.config["announces"] == true {
+            self.announce_change(&method, &message["params"]);
+        }
         let answer = match method.as_str() {
             "initialize" => {
                 let mut answer = json!({ "protocolVersion": 1, "agentInfo": { "name": "fake", "version": "1.0.0" },
@@ -326,6 +329,22 @@ impl Agent {
             }
         };
         self.send(json!({ "jsonrpc": "2.0", "id": id, "result": answer }));
+    }
+
+    /// Announces a changed setting before it answers the request.
+    fn announce_change(&mut self, method: &str, params: &Value) {
+        match method {
+            "session/set_mode" => self
+                .update(json!({ "sessionUpdate": "current_mode_update", "currentModeId": params["modeId"] })),
+            "session/set_config_option" => {
+                let mut options = self.config["new"]["configOptions"].clone();
+                let mut all = options.as_array_mut().unwrap().iter_mut();
+                all.find(|option| option["id"] == params["configId"]).unwrap()["currentValue"] =
+                    params["value"].clone();
+                self.update(json!({ "sessionUpdate": "config_option_update", "configOptions": options }));
+            }
+            _ => {}
+        }
     }
 
     /// Does what the prompt's lines say. Answers why it stopped, or nothing where no answer is to be sent.

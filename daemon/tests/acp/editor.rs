@@ -18,26 +18,27 @@ use crate::support::{Folder, LIMIT};
 use crate::talk::{Stage, Talk, text_of};
 
 /// What an editor hears of its agent's own accord.
-enum Heard {
+pub enum Heard {
     Update(Value),
     Request { method: String, params: Value, responder: Responder<Value> },
 }
 
-struct Editor {
-    connection: ConnectionTo<Agent>,
-    heard: mpsc::UnboundedReceiver<Heard>,
+/// An editor with its `ostler acp`.
+pub struct Editor {
+    pub connection: ConnectionTo<Agent>,
+    pub heard: mpsc::UnboundedReceiver<Heard>,
     child: Child,
     _open: oneshot::Sender<()>,
 }
 
 impl Editor {
     /// Starts `ostler acp` in the folder and initializes it.
-    async fn start(folder: &Folder, arguments: &[&str]) -> Self {
+    pub async fn start(folder: &Folder, arguments: &[&str]) -> Self {
         Self::able(folder, arguments, json!({})).await
     }
 
     /// The same for an editor with more capabilities.
-    async fn able(folder: &Folder, arguments: &[&str], more: Value) -> Self {
+    pub async fn able(folder: &Folder, arguments: &[&str], more: Value) -> Self {
         let mut command = Command::from(folder.command(&[&["acp"], arguments].concat()));
         let log = std::fs::File::create(folder.path().join("acp.log")).unwrap();
         let mut child = command
@@ -108,25 +109,25 @@ impl Editor {
         editor
     }
 
-    async fn ask(&self, method: &str, params: Value) -> Result<Value, String> {
+    pub async fn ask(&self, method: &str, params: Value) -> Result<Value, String> {
         let sent = self.connection.send_request(UntypedMessage { method: method.to_owned(), params });
         let answer = tokio::time::timeout(LIMIT, sent.block_task()).await.expect("an answer in time");
         answer.map_err(|error| error.message)
     }
 
-    fn notify(&self, method: &str, params: Value) {
+    pub fn notify(&self, method: &str, params: Value) {
         let message = UntypedMessage { method: method.to_owned(), params };
         self.connection.send_notification(message).unwrap();
     }
 
-    async fn open(&self, cwd: &std::path::Path) -> (String, Value) {
+    pub async fn open(&self, cwd: &std::path::Path) -> (String, Value) {
         let answer = self.ask("session/new", json!({ "cwd": cwd, "mcpServers": [] })).await.unwrap();
         fits::<acp::NewSessionResponse>(&answer);
         (answer["sessionId"].as_str().unwrap().to_owned(), answer)
     }
 
     /// Sends a prompt; the answer is to be awaited.
-    fn prompt(&self, session: &str, text: &str) -> impl Future<Output = Result<Value, String>> + use<> {
+    pub fn prompt(&self, session: &str, text: &str) -> impl Future<Output = Result<Value, String>> + use<> {
         let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
         let sent =
             self.connection.send_request(UntypedMessage { method: "session/prompt".to_owned(), params });
@@ -139,13 +140,13 @@ impl Editor {
     }
 
     /// Sends a prompt and waits for its answer; answers the stop reason and the updates.
-    async fn say(&mut self, session: &str, text: &str) -> (String, Vec<Value>) {
+    pub async fn say(&mut self, session: &str, text: &str) -> (String, Vec<Value>) {
         let answer = self.prompt(session, text).await.unwrap();
         (answer["stopReason"].as_str().unwrap().to_owned(), self.updates())
     }
 
     /// The updates heard so far.
-    fn updates(&mut self) -> Vec<Value> {
+    pub fn updates(&mut self) -> Vec<Value> {
         let mut updates = Vec::new();
         while let Ok(heard) = self.heard.try_recv() {
             match heard {
@@ -157,7 +158,7 @@ impl Editor {
     }
 
     /// The next request of the agent; updates before it are left out.
-    async fn request(&mut self) -> (String, Value, Responder<Value>) {
+    pub async fn request(&mut self) -> (String, Value, Responder<Value>) {
         loop {
             let heard = tokio::time::timeout(LIMIT, self.heard.recv()).await.expect("a request in time");
             if let Heard::Request { method, params, responder } = heard.expect("the connection is open") {
@@ -167,7 +168,7 @@ impl Editor {
     }
 
     /// The updates up to one of this kind.
-    async fn until(&mut self, kind: &str) -> Vec<Value> {
+    pub async fn until(&mut self, kind: &str) -> Vec<Value> {
         let mut updates = Vec::new();
         loop {
             let heard = tokio::time::timeout(LIMIT, self.heard.recv()).await.expect("an update in time");
@@ -189,17 +190,17 @@ impl Editor {
 }
 
 #[track_caller]
-fn fits<T: schemars::JsonSchema>(value: &Value) {
+pub fn fits<T: schemars::JsonSchema>(value: &Value) {
     let problems = problems::<T>(value);
     assert!(problems.is_empty(), "{problems:?}\n{value}");
 }
 
-fn said(updates: &[Value], kind: &str) -> String {
+pub fn said(updates: &[Value], kind: &str) -> String {
     let of_kind = updates.iter().filter(|update| update["sessionUpdate"] == kind);
     of_kind.filter_map(|update| update["content"]["text"].as_str()).collect()
 }
 
-async fn joined(stage: &Stage, name: &str, session: &str) -> Talk {
+pub async fn joined(stage: &Stage, name: &str, session: &str) -> Talk {
     Talk::join(stage.daemon.initialized(name).await, session).await
 }
 

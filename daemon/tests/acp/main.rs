@@ -15,6 +15,7 @@ mod command_turns;
 mod defaults;
 mod deviations;
 mod editor;
+mod editor_answers;
 mod faults;
 mod floods;
 mod frames;

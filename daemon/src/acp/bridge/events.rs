@@ -7,8 +7,8 @@ use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{ActionEnvelope, StateAction};
 
 use super::{Bridge, Open, Sent, TaskEvent};
-use crate::acp::editor_connection::{EditorError, Failure, take_back};
-use crate::acp::{content, editor_requests, options};
+use crate::acp::editor_connection::{Failure, take_back};
+use crate::acp::{content, options};
 
 impl Bridge {
     pub(super) async fn handle_task_event(&mut self, event: TaskEvent) {
@@ -23,59 +23,30 @@ impl Bridge {
                 self.cancel(&session, |waiting| waiting.number == prompt).await;
             }
             TaskEvent::Answered { session, id, number, answer } => {
-                let Some(open) = self.open.get_mut(&session) else { return };
-                // A request that was answered elsewhere in the meantime no longer exists.
-                if open.asked.get(&id).is_none_or(|(latest, _)| *latest != number) {
-                    return;
-                }
-                open.asked.remove(&id);
-                let waiting = serde_json::to_value(&open.session.input_needed).unwrap_or_default();
-                let request =
-                    waiting.as_array().into_iter().flatten().find(|request| request["id"] == id.as_str());
-                let shared = !open.session.active_clients.is_empty();
-                let action =
-                    request.and_then(|request| editor_requests::action(request, answer.as_ref(), shared));
-                let chat = open.chat_uri.clone();
-                if let Some(action) = action {
-                    let _ = self.dispatch(&chat, action, Sent::Other).await;
-                }
+                self.answered(&session, &id, number, answer).await;
             }
+            TaskEvent::Unsupported { session } => self.decide_unsupported(&session).await,
+            TaskEvent::SettingExpired { number } => self.setting_expired(number),
         }
-    }
-
-    /// Passes a session's request for input to the editor, if the editor supports it.
-    pub(super) fn ask(&mut self, session: &str, request: &Value) {
-        let Some(open) = self.open.get_mut(session) else { return };
-        let Some(id) = request["id"].as_str().map(str::to_owned) else { return };
-        if open.asked.contains_key(&id) || request["chat"].as_str().is_some_and(|chat| chat != open.chat_uri)
-        {
-            return;
-        }
-        let Some(asked) = editor_requests::ask(session, request, self.editor.abilities) else { return };
-        let (answer, cancellation) = self.wire.request(asked.method, asked.params);
-        self.asked += 1;
-        let number = self.asked;
-        open.asked.insert(id.clone(), (number, cancellation));
-        let (sender, session) = (self.task_event_sender.clone(), session.to_owned());
-        tokio::spawn(async move {
-            let answer = match answer.await {
-                Ok(answer) => Some(answer),
-                Err(EditorError::Refused(_)) => None,
-                // Its sessions continue without it.
-                Err(EditorError::Closed) => return,
-            };
-            let _ = sender.send(TaskEvent::Answered { session, id, number, answer });
-        });
     }
 
     pub(super) async fn event(&mut self, event: ClientEvent) {
-        let ClientEvent { channel, event: SubscriptionEvent::Action(envelope) } = event else { return };
+        let ClientEvent { channel, event } = event;
+        let envelope = match event {
+            SubscriptionEvent::Action(envelope) => envelope,
+            SubscriptionEvent::SessionRemoved(removed) => return self.removed(&removed.session),
+            _ => return,
+        };
         let own = envelope.origin.as_ref().filter(|origin| origin.client_id == self.daemon.id());
         let waits = own.and_then(|origin| self.sent.remove(&origin.client_seq));
         if let Some(why) = &envelope.rejection_reason {
             return match waits {
                 Some(Sent::Prompt { session, id }) => self.prompt_rejected(&session, &id, why).await,
-                Some(Sent::Setting { request, .. }) => request.answer(Err(Failure::bad_params(why.as_str()))),
+                Some(Sent::Setting { number }) => {
+                    self.fail_setting(number, Failure::bad_params(why.as_str()));
+                }
+                // It does not fit, and nothing else would end the turn.
+                Some(Sent::Answer { session, id }) => self.decide(&session, &id, None).await,
                 Some(Sent::Other) | None => {}
             };
         }
@@ -84,44 +55,35 @@ impl Bridge {
                 apply_action_to_root(root, &envelope.action);
             }
         } else if self.open.contains_key(&channel) {
-            self.session_action(&channel, &envelope);
+            self.session_action(&channel, &envelope).await;
         } else if let Some(session) = self.chats.get(&channel).cloned() {
             self.chat_action(&session, &envelope).await;
         }
-        if let Some(Sent::Setting { session, request }) = waits {
-            self.answer_setting(&session, request);
+        if let Some(Sent::Setting { number }) = waits {
+            self.setting_confirmed(number);
         }
     }
 
-    pub(super) fn session_action(&mut self, session: &str, envelope: &ActionEnvelope) {
+    pub(super) async fn session_action(&mut self, session: &str, envelope: &ActionEnvelope) {
         let Some(open) = self.open.get_mut(session) else { return };
         if envelope.server_seq <= open.session_from {
             return;
         }
         let before = options::commands(&open.session);
-        let shared = !open.session.active_clients.is_empty();
+        let shared = open.is_shared();
         apply_action_to_session(&mut open.session, &envelope.action);
         // The other clients, which could have answered in place of the editor, have left.
-        let alone = shared && open.session.active_clients.is_empty();
+        let alone = shared && !open.is_shared();
         match &envelope.action {
             StateAction::SessionTitleChanged(changed) => {
                 let update = json!({ "sessionUpdate": "session_info_update", "title": changed.title });
                 self.update(session, &update);
             }
-            StateAction::SessionConfigChanged(_) => {
-                let Some(open) = self.open.get(session) else { return };
-                let options = self.config_options(open);
-                if let Some(modes) = options::modes(&options) {
-                    let mode = &modes["currentModeId"];
-                    self.update(
-                        session,
-                        &json!({ "sessionUpdate": "current_mode_update", "currentModeId": mode }),
-                    );
+            StateAction::SessionConfigChanged(changed) => self.settings_changed(session, changed).await,
+            StateAction::SessionDefaultChatChanged(changed) => {
+                if let Some(chat) = &changed.default_chat {
+                    self.default_chat_changed(session, chat).await;
                 }
-                self.update(
-                    session,
-                    &json!({ "sessionUpdate": "config_option_update", "configOptions": options }),
-                );
             }
             StateAction::SessionInputNeededSet(set) => {
                 let request = serde_json::to_value(&set.request).unwrap_or_default();
@@ -132,29 +94,29 @@ impl Bridge {
                     take_back(&cancellation);
                 }
             }
-            _ => {
-                let commands = options::commands(&open.session);
-                if commands != before {
-                    let update = json!({ "sessionUpdate": "available_commands_update", "availableCommands": commands });
-                    self.update(session, &update);
-                }
-            }
+            _ => self.announce_commands(session, &before),
         }
         if alone {
             self.ask_waiting(session);
         }
     }
 
-    /// Passes open requests for input to the editor that it does not have yet.
-    pub(super) fn ask_waiting(&mut self, session: &str) {
-        let Some(open) = self.open.get(session) else { return };
-        let waiting = serde_json::to_value(&open.session.input_needed).unwrap_or_default();
-        for request in waiting.as_array().into_iter().flatten() {
-            self.ask(session, request);
+    /// Handles an action on a chat. A turn that it removes without an end, as a truncation does, was cancelled.
+    pub(super) async fn chat_action(&mut self, session: &str, envelope: &ActionEnvelope) {
+        let running = |bridge: &Self| {
+            let turn = bridge.open.get(session)?.chat.active_turn.as_ref()?;
+            Some(turn.id.clone())
+        };
+        let before = running(self);
+        self.show_chat_action(session, envelope).await;
+        if before != running(self)
+            && let Some(turn) = before
+        {
+            self.answer_prompt(session, &turn, "cancelled");
         }
     }
 
-    pub(super) async fn chat_action(&mut self, session: &str, envelope: &ActionEnvelope) {
+    async fn show_chat_action(&mut self, session: &str, envelope: &ActionEnvelope) {
         let notices = self.editor.notices;
         let Some(open) = self.open.get_mut(session) else { return };
         if envelope.server_seq <= open.chat_from {

@@ -4,7 +4,9 @@
 mod events;
 mod opening;
 mod prompting;
+mod questions;
 mod returning;
+mod settings;
 mod unsaved;
 
 use std::collections::HashMap;
@@ -16,6 +18,7 @@ use ostler_protocol::uri;
 use ostler_protocol::wire::state::{ChatState, RootState, SessionState, SnapshotState};
 use tokio::sync::{mpsc, oneshot};
 
+use self::settings::PendingSetting;
 use crate::acp::editor_connection::{Cancellation, Failure, Incoming, PROTOCOL_VERSION, Request, Wire};
 use crate::acp::editor_requests::Abilities;
 use crate::acp::reconnect;
@@ -45,14 +48,20 @@ enum TaskEvent {
     Withdrawn { session: String, prompt: u64 },
     /// The editor answered a request for input; `None` for an error.
     Answered { session: String, id: String, number: u64, answer: Option<Value> },
+    /// A session requests input in a way that the editor does not support.
+    Unsupported { session: String },
+    /// The time for the confirmation of a changed setting has passed.
+    SettingExpired { number: u64 },
 }
 
 /// What a dispatched action waits for.
 enum Sent {
     /// The turn that a prompt starts, by its id.
     Prompt { session: String, id: String },
-    /// A changed setting; the answer contains the options after the change.
-    Setting { session: String, request: Request },
+    /// A changed setting, by its number.
+    Setting { number: u64 },
+    /// The editor's answer to a request for input.
+    Answer { session: String, id: String },
     /// Nothing.
     Other,
 }
@@ -110,6 +119,10 @@ pub struct Bridge {
     /// Sessions by their default chats.
     chats: HashMap<String, String>,
     sent: HashMap<i64, Sent>,
+    /// The changed settings that are not confirmed yet, by number.
+    settings: HashMap<u64, PendingSetting>,
+    /// The number of changed settings so far.
+    changed_settings: u64,
     /// The number of prompts so far.
     prompted: u64,
     /// The number of requests to the editor so far.
@@ -134,6 +147,8 @@ impl Bridge {
             open: HashMap::new(),
             chats: HashMap::new(),
             sent: HashMap::new(),
+            settings: HashMap::new(),
+            changed_settings: 0,
             prompted: 0,
             asked: 0,
             task_event_sender,

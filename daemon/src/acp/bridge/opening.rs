@@ -39,14 +39,23 @@ impl Bridge {
 
     /// Follows a session, and replays its turns if requested.
     pub(super) async fn open(&mut self, request: Request, session: &str, replay: bool) {
-        let opened = self.follow(session).await;
-        let opened = match opened {
-            Ok(opened) => opened,
-            Err(why) => return request.answer(Err(Failure::not_found(format!("{session}: {why}")))),
-        };
-        self.chats.insert(opened.chat_uri.clone(), session.to_owned());
-        self.open.insert(session.to_owned(), opened);
-        self.announce_files(session);
+        match self.open.get(session) {
+            Some(Open { loading: Some(_), .. }) => {
+                return request.answer(Err(Failure::bad_params(format!("{session} is being loaded"))));
+            }
+            // It is followed already, and prompts may wait in it.
+            Some(_) => {}
+            None => match self.follow(session).await {
+                Ok(opened) => {
+                    self.chats.insert(opened.chat_uri.clone(), session.to_owned());
+                    self.open.insert(session.to_owned(), opened);
+                    self.announce_files(session);
+                }
+                Err(why) => {
+                    return request.answer(Err(Failure::not_found(format!("{session}: {why}"))));
+                }
+            },
+        }
         match replay {
             true => self.load(session, request).await,
             false => self.opened(session, request),
@@ -96,7 +105,8 @@ impl Bridge {
 
     pub(super) fn replay(&mut self, session: &str, request: Request) {
         let Some(open) = self.open.get(session) else { return };
-        for turn in &open.chat.turns {
+        let turns = &open.chat.turns;
+        for turn in &turns[turns.len().saturating_sub(REPLAYED)..] {
             content::user(&turn.message).iter().for_each(|update| self.update(session, update));
             self.parts(session, &turn.response_parts);
         }
@@ -113,7 +123,7 @@ impl Bridge {
     /// Answers a request that opened a session, and reports its running turn.
     pub(super) fn opened(&mut self, session: &str, request: Request) {
         let created = request.method == "session/new";
-        let mut answer = self.settings(session);
+        let mut answer = self.settings_of(session);
         if created {
             answer["sessionId"] = session.into();
         }
@@ -143,7 +153,7 @@ impl Bridge {
     }
 
     /// Returns the settings of a session in the form of the answers that open it.
-    pub(super) fn settings(&self, session: &str) -> Value {
+    pub(super) fn settings_of(&self, session: &str) -> Value {
         let Some(open) = self.open.get(session) else { return json!({}) };
         let options = self.config_options(open);
         let mut answer = json!({});
@@ -158,14 +168,45 @@ impl Bridge {
 
     pub(super) async fn close(&mut self, session: &str) {
         self.cancel(session, |_| true).await;
+        let Some(open) = self.open.get(session) else { return };
+        let channels = [session.to_owned(), open.chat_uri.clone()];
+        self.forget(session, &format!("{session} was closed"), || Ok(json!({ "stopReason": "cancelled" })));
+        for channel in channels {
+            let _ = self.daemon.client().unsubscribe(channel).await;
+        }
+    }
+
+    /// Another client has deleted a session.
+    pub(super) fn removed(&mut self, session: &str) {
+        let why = format!("{session} was deleted");
+        self.forget(session, &why, || Err(Failure::not_found(&why)));
+    }
+
+    /// Forgets a session, and answers what waits in it.
+    fn forget(&mut self, session: &str, why: &str, prompted: impl Fn() -> Result<Value, Failure>) {
         let Some(open) = self.open.remove(session) else { return };
         self.chats.remove(&open.chat_uri);
         open.asked.values().for_each(|(_, asked)| take_back(asked));
-        for (_, prompt) in open.prompts {
-            prompt.request.answer(Ok(json!({ "stopReason": "cancelled" })));
+        open.loading.into_iter().for_each(|request| request.answer(Err(Failure::not_found(why))));
+        open.prompts.into_values().for_each(|prompt| prompt.request.answer(prompted()));
+        self.fail_settings_of(session, why);
+    }
+
+    /// Continues with another chat of a session, because the one that the editor used was closed. What waits in that one
+    /// is answered.
+    pub(super) async fn default_chat_changed(&mut self, session: &str, chat: &str) {
+        if self.open.get(session).is_none_or(|open| open.chat_uri == chat) {
+            return;
         }
-        for channel in [session.to_owned(), open.chat_uri] {
-            let _ = self.daemon.client().unsubscribe(channel).await;
+        let Some(mut before) = self.open.remove(session) else { return };
+        self.chats.remove(&before.chat_uri);
+        let _ = self.daemon.client().unsubscribe(before.chat_uri.clone()).await;
+        for (_, prompt) in std::mem::take(&mut before.prompts) {
+            prompt.request.answer(match prompt.cancelled {
+                true => Ok(json!({ "stopReason": "cancelled" })),
+                false => Err(Failure::not_found(format!("the chat of {session} was closed"))),
+            });
         }
+        self.follow_again(session.to_owned(), before).await;
     }
 }

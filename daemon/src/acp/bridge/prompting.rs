@@ -1,4 +1,4 @@
-//! Prompts, their cancellation and changed settings: actions that the bridge dispatches.
+//! Prompts and their cancellation: actions that the bridge dispatches.
 
 use ostler_contract::{Value, json};
 use ostler_protocol::wire::actions::StateAction;
@@ -44,6 +44,8 @@ impl Bridge {
         open.prompts
             .insert(id.clone(), Prompt { number, _watched, request, message, waits, cancelled: false });
         self.send_prompt(session, &id).await;
+        // What another client's turn waits for, this prompt waits for, too.
+        self.decide_unsupported(session).await;
     }
 
     /// Starts the turn of a prompt, or queues its message.
@@ -127,58 +129,12 @@ impl Bridge {
         }
     }
 
-    pub(super) async fn set(&mut self, request: Request, session: &str, id: String, value: Value) {
-        let Some(open) = self.open.get(session) else {
-            return request.answer(Err(Failure::not_found(format!("{session} is not open; load it first"))));
-        };
-        let known = self.config_options(open);
-        let Some(option) = known.iter().find(|option| option["id"] == id.as_str()) else {
-            return request.answer(Err(Failure::bad_params(format!("the session has no option {id:?}"))));
-        };
-        let choices = option["options"].as_array();
-        if choices.is_some_and(|choices| !choices.iter().any(|choice| choice["value"] == value)) {
-            return request.answer(Err(Failure::bad_params(format!("{id} has no value {value}"))));
-        }
-        let is_setting =
-            open.session.config.as_ref().is_some_and(|config| config.schema.properties.contains_key(&id));
-        if !is_setting {
-            if let Some(open) = self.open.get_mut(session) {
-                open.model = value.as_str().map(str::to_owned);
-            }
-            return self.answer_setting(session, request);
-        }
-        let action = json!({ "type": "session/configChanged", "config": { id: value } });
-        let sent = Sent::Setting { session: session.to_owned(), request };
-        let _ = self.dispatch(session, action, sent).await;
-    }
-
-    pub(super) fn answer_setting(&self, session: &str, request: Request) {
-        let mut answer = json!({});
-        if request.method == "session/set_config_option" {
-            answer["configOptions"] = self.settings(session)["configOptions"].take();
-        }
-        request.answer(Ok(answer));
-    }
-
     /// Dispatches an action; its echo or rejection is handled when it arrives.
     pub(super) async fn dispatch(&mut self, channel: &str, action: Value, waits: Sent) -> Result<(), String> {
-        let refused = |waits: Sent, why: String| {
-            if let Sent::Setting { request, .. } = waits {
-                request.answer(Err(Failure::internal(why.clone())));
-            }
-            Err(why)
-        };
-        let action: StateAction = match serde_json::from_value(action) {
-            Ok(action) => action,
-            Err(why) => return refused(waits, why.to_string()),
-        };
-        match self.daemon.client().dispatch(channel.to_owned(), action).await {
-            Ok(handle) => {
-                self.sent.insert(handle.client_seq, waits);
-                Ok(())
-            }
-            Err(why) => refused(waits, why.to_string()),
-        }
+        let action: StateAction = serde_json::from_value(action).map_err(|why| why.to_string())?;
+        let sent = self.daemon.client().dispatch(channel.to_owned(), action).await;
+        self.sent.insert(sent.map_err(|why| why.to_string())?.client_seq, waits);
+        Ok(())
     }
 
     pub(super) fn fail(&mut self, session: &str, prompt: &str, why: &str) {

@@ -7,7 +7,7 @@ use ostler_contract::json;
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::{ChatState, ResponsePart, SnapshotState, Turn, TurnState};
 
-use super::{Bridge, Open, Sent, Waits};
+use super::{Bridge, Open, Waits};
 use crate::acp::content;
 use crate::acp::editor_connection::{Failure, take_back};
 use crate::client::Connection;
@@ -18,11 +18,8 @@ impl Bridge {
     pub(super) async fn returned(&mut self, daemon: Connection) -> Result<(), Exit> {
         self.events = daemon.client().events();
         self.daemon = Arc::new(daemon);
-        for (_, sent) in std::mem::take(&mut self.sent) {
-            if let Sent::Setting { request, .. } = sent {
-                request.answer(Err(Failure::internal("the daemon restarted; change the setting again")));
-            }
-        }
+        self.sent.clear();
+        self.fail_settings("the daemon restarted; change the setting again");
         if let SnapshotState::Root(root) = self.subscribe(uri::ROOT).await?.0 {
             self.root = Some(root);
         }
@@ -33,7 +30,7 @@ impl Bridge {
         Ok(())
     }
 
-    async fn follow_again(&mut self, session: String, before: Open) {
+    pub(super) async fn follow_again(&mut self, session: String, before: Open) {
         before.asked.values().for_each(|(_, asked)| take_back(asked));
         let mut now = match self.follow(&session).await {
             Ok(now) => now,
