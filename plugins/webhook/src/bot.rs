@@ -203,9 +203,7 @@ impl Call<'_> {
             next: None,
         };
         let mut callback = self.webhook.callbacks.claim(callback);
-        if let Some(callback) = &mut callback
-            && self.endpoint.extras.retry.is_some()
-        {
+        if let Some(callback) = &mut callback {
             self.webhook.keep_callback(callback).await?;
         }
         Ok(callback)

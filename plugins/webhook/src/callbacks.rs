@@ -150,7 +150,7 @@ impl Webhook {
                 // It is stored before its turn is sent, so the host may have been killed in between.
                 let Callback { chat, turn, failures, .. } = &callback.callback;
                 let ended = webhook.connection.end_of_earlier(chat, turn, *failures > 0).await;
-                webhook.post_until_taken(callback, Some(retry), &ended).await;
+                webhook.post_until_taken(callback, retry, &ended).await;
             });
         }
     }
@@ -215,12 +215,13 @@ impl Webhook {
         });
     }
 
-    async fn may_still_go(&self, callback: &Callback) -> Option<Retry> {
+    /// Returns the endpoint's retries if it still allows a callback of an earlier start.
+    async fn may_still_go(&self, callback: &Callback) -> Option<Option<Retry>> {
         let what = format!("{}, which has a callback of an earlier start,", crate::named(&callback.endpoint));
         let endpoint = read_at_last(&self.host, &what, || self.endpoints.get(&callback.endpoint)).await?;
         let Target::Bot(target) = &endpoint.target else { return None };
         callback::checked(target.callback_prefix.as_ref()?, Some(&callback.url.to_string())).ok()?;
-        endpoint.extras.retry
+        Some(endpoint.extras.retry)
     }
 
     /// Posts the end of a turn, and again if the endpoint requests it, until it is taken.

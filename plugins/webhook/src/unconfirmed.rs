@@ -267,9 +267,6 @@ impl Webhook {
             self.problem(&id, "dropped a turn of an earlier start: it talks to no bot now");
             return self.remove_unconfirmed(claimed.record);
         };
-        if let Some(callback) = claimed.callback.as_mut().filter(|_| retry.is_none()) {
-            callback.assume_stored();
-        }
         let waiting = self.connection.wait_for(&claimed.turn.turn);
         self.finish(claimed, retry, waiting).await;
     }
@@ -284,8 +281,7 @@ impl Webhook {
         let confirmed = self.confirm(&mut waiting, &mut claimed).await;
         let ClaimedTurn { turn, message, mut callback, record, .. } = claimed;
         drop(message);
-        if let Some(callback) = callback.as_mut().filter(|callback| retry.is_some() && !callback.is_stored())
-        {
+        if let Some(callback) = callback.as_mut().filter(|callback| !callback.is_stored()) {
             self.store_callback(callback).await;
         }
         // Otherwise the record is the only one of the callback.

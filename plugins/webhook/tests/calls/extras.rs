@@ -136,6 +136,28 @@ async fn a_callback_on_its_way_is_found_again_by_the_next_start() {
 }
 
 #[tokio::test]
+async fn a_callback_without_retries_is_posted_once_by_the_next_start() {
+    let dir = folder();
+    endpoint(dir.path(), "back", "bot: bot://echo\ncallbackPrefix: https://hooks.example/in/");
+    let mut world = World::start(&dir).await;
+    for taken in [true, false] {
+        let (status, body) = world.say_back("back", "t", "/hang", BACK).await;
+        assert_eq!(status, 202);
+        let kept = world.kept("webhook-callbacks").await;
+        assert_eq!((kept.len(), &kept[0]["turn"]), (1, &body["turn"]));
+        world = world.again_with(if taken { &[] } else { &[Outside::Fails] }).await;
+        let posts = world.posts.wait_for(1).await;
+        assert_eq!((&posts[0].1["turn"], &posts[0].1["status"]), (&body["turn"], &json!("error")));
+        until(async || world.kept("webhook-callbacks").await.is_empty().then_some(())).await;
+        assert_eq!(world.posts.all().len(), 1);
+    }
+    // Its end is posted before that of a later call, if it is posted again.
+    world = world.again().await;
+    assert_eq!(world.say_back("back", "t", "hello", BACK).await.0, 202);
+    assert_eq!(world.posts.wait_for(1).await[0].1["text"], "hello");
+}
+
+#[tokio::test]
 async fn what_an_endpoint_was_sent_is_put_down_without_a_secret() {
     let dir = folder();
     endpoint(dir.path(), "fire", "automation: true");

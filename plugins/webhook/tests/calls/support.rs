@@ -162,10 +162,16 @@ impl World {
 
     /// Ends this host and starts the next one in its folder.
     pub async fn again(self) -> Self {
+        self.again_with(&[]).await
+    }
+
+    /// The same; the outside answers the next callbacks so.
+    pub async fn again_with(self, answers: &[Outside]) -> Self {
         self.host.host.close().await;
         let dir = self.dir.clone();
         drop(self);
         let next = Self::start(&dir).await;
+        next.posts.answer(answers);
         next.listening().await;
         next
     }
