@@ -121,7 +121,7 @@ fn native(host: PluginHost, options: Options) -> Result<(), Thrown> {
             let host = starts.clone();
             async move {
                 let request = SessionRequest {
-                    owner: "root:inn".into(),
+                    owner: "root:localhost".into(),
                     provider: Some("walker".into()),
                     config: config.as_object().cloned(),
                     ..SessionRequest::default()
@@ -450,7 +450,7 @@ async fn start_session_makes_the_machine_it_names(side: Side) {
     let asked = asked_for(&host).await;
     assert_eq!(
         (&asked["source"], &asked["session"], &asked["owner"]),
-        (&json!("devcontainer:///srv/inn"), &json!(started), &json!("root:inn"))
+        (&json!("devcontainer:///srv/inn"), &json!(started), &json!("root:localhost"))
     );
     let state = client.request("subscribe", json!({ "channel": started })).await.unwrap();
     assert_eq!(state["snapshot"]["state"]["config"]["values"]["computer"], "computer://m1");

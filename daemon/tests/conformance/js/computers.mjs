@@ -47,7 +47,7 @@ export function apply(host, { needs = {}, more = {}, profiles = {} }) {
   host.registerAgent(agent('sitter', undefined, host));
   host.registerTool({
     definition: { name: 'start', inputSchema: { type: 'object' } },
-    run: (config) => host.startSession({ owner: 'root:inn', provider: 'walker', config }),
+    run: (config) => host.startSession({ owner: 'root:localhost', provider: 'walker', config }),
   });
   host.registerComputers({
     how(computer, { program, args, cwd, env }) {
