@@ -60,7 +60,7 @@ impl Host {
         let Some(cluster) = self.core.cluster() else { return Ok(None) };
         let hosts = ask(cluster.hosts()).await?;
         let sessions = self.sessions.all();
-        let running = sessions.iter().filter(|entry| entry.is_awake() && entry.view().is_running()).count();
+        let running = sessions.iter().filter(|entry| entry.is_awake() && entry.is_at_work()).count();
         let unreachable = self.front.relay().map(|relay| relay.unreachable()).unwrap_or_default();
         Ok(Some(ClusterState { hosts, sessions: sessions.len(), running, unreachable }))
     }

@@ -1,11 +1,10 @@
 //! The task that owns a session's state. It processes messages in order, reduces actions and publishes them in batches.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_session};
-use ostler_contract::limit;
 use ostler_contract::points::{Agent, Emit};
 use ostler_contract::registry::Owned;
 use ostler_protocol::Version;
@@ -17,7 +16,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::annotations::Annotations;
-use super::awake_limit::{SLEEP_AFTER, release};
+use super::awake_limit::release;
 use super::bound_tools::creator;
 use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
@@ -33,15 +32,13 @@ use super::shared::SharedState;
 use super::size::Extent;
 use super::storing::Storing;
 use super::text_length::text_in;
+use super::ticks::wait_until;
 use super::{Place, SessionEntry};
 use crate::core::fanout::{Audience, Encoded, Origin, Outgoing};
 use crate::core::long_work::long_work;
 use crate::core::shared::Core;
 use crate::sessions::Sessions;
 use crate::users::clients::ClientIdentity;
-
-/// How often a running turn is stored.
-const KEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// The actor of one session that is awake.
 #[derive(Debug)]
@@ -105,6 +102,16 @@ pub(super) struct Actor {
 enum End {
     Disposed,
     Closed,
+}
+
+/// Boxes a future where it is made. In a debug build, a stack frame has room for each future that its function makes, and the
+/// frames of a session that waits for a store and handles another message meanwhile are all on one stack.
+#[inline(never)]
+pub(super) fn boxed<'a, F: Future + 'a>(
+    actor: &'a mut Actor,
+    make: impl FnOnce(&'a mut Actor) -> F,
+) -> Pin<Box<F>> {
+    Box::pin(make(actor))
 }
 
 impl Actor {
@@ -175,8 +182,9 @@ impl Actor {
                 biased;
                 more = inbox.ready() => more,
                 () = wait_until(self.deadline()) => {
-                    Box::pin(self.tick()).await;
-                    if self.may_sleep() && Box::pin(self.fall_asleep(&mut inbox)).await {
+                    let Some(back) = boxed(&mut self, |actor| actor.tick(inbox)).await else { return };
+                    inbox = back;
+                    if self.may_sleep() && boxed(&mut self, |actor| actor.fall_asleep(&mut inbox)).await {
                         return;
                     }
                     continue;
@@ -210,7 +218,7 @@ impl Actor {
                 }
                 let Some(message) = self.stream(posted.message) else { continue };
                 self.inbox = Some(inbox);
-                let how = Box::pin(self.handle(message)).await;
+                let how = boxed(&mut self, |actor| actor.handle(message)).await;
                 let Some(back) = self.inbox.take() else { return };
                 inbox = back;
                 if how.is_some() || self.storing.has_failed {
@@ -222,21 +230,22 @@ impl Actor {
             match end {
                 Some(End::Disposed | End::Closed) => return,
                 None if self.storing.has_failed => {
-                    Box::pin(self.give_up(inbox)).await;
+                    boxed(&mut self, |actor| actor.give_up(inbox)).await;
                     return;
                 }
                 None => {
                     self.settle();
                     // A backend that emits without pause leaves no moment in which the mailbox is empty.
                     if self.deadline().is_some_and(|due| due <= Instant::now()) {
-                        Box::pin(self.tick()).await;
+                        let Some(back) = boxed(&mut self, |actor| actor.tick(inbox)).await else { return };
+                        inbox = back;
                     }
                     let rest = std::mem::take(&mut self.rest) && self.is_idle() && self.can_rest();
-                    if rest && Box::pin(self.fall_asleep(&mut inbox)).await {
+                    if rest && boxed(&mut self, |actor| actor.fall_asleep(&mut inbox)).await {
                         return;
                     }
                     if let Some(even_if_used) = self.leaves.take()
-                        && Box::pin(self.leave(&mut inbox, even_if_used)).await
+                        && boxed(&mut self, |actor| actor.leave(&mut inbox, even_if_used)).await
                     {
                         return;
                     }
@@ -377,7 +386,7 @@ impl Actor {
             }
             ToSession::ChatReady(ready) => self.chat_ready(*ready).await,
             ToSession::CloseChat { spelled, place, answer } => {
-                let outcome = Box::pin(self.close_chat(&place, &spelled)).await;
+                let outcome = boxed(self, |actor| actor.close_chat(&place, &spelled)).await;
                 self.settle();
                 let _ = answer.send(outcome.and_then(|()| self.acknowledge()));
             }
@@ -425,19 +434,20 @@ impl Actor {
             ToSession::Review => self.review_turns().await,
             ToSession::Unwatched => self.busy_at = Instant::now(),
             ToSession::Rest => self.rest = true,
+            ToSession::GoOn => boxed(self, Self::begin_all_queued).await,
             ToSession::Leave { even_if_used } => self.leaves = Some(even_if_used),
             ToSession::Dispose { done } => {
-                let is_disposed = Box::pin(self.dispose()).await;
+                let is_disposed = boxed(self, Self::dispose).await;
                 let _ = done.send(is_disposed);
                 return is_disposed.then_some(End::Disposed);
             }
             ToSession::Abandoned => {
                 if self.is_abandoned() {
-                    return Box::pin(self.dispose()).await.then_some(End::Disposed);
+                    return boxed(self, Self::dispose).await.then_some(End::Disposed);
                 }
             }
             ToSession::Close { done } => {
-                Box::pin(self.close("closing")).await;
+                boxed(self, |actor| actor.close("closing")).await;
                 let _ = done.send(());
                 return Some(End::Closed);
             }
@@ -549,46 +559,5 @@ impl Actor {
         }
         self.flush_out();
         self.account();
-    }
-
-    /// Returns the time of the next action that no message triggers.
-    fn deadline(&self) -> Option<Instant> {
-        let gathered =
-            self.chats.iter().filter_map(|chat| chat.gathered.as_ref().map(|gathered| gathered.due)).min();
-        let unkept = self
-            .chats
-            .iter()
-            .filter(|chat| chat.unkept && chat.running().is_some())
-            .map(|chat| chat.kept_at + KEEP_EVERY)
-            .min();
-        let sleep = (self.is_idle() && self.can_rest()).then(|| self.busy_at + SLEEP_AFTER);
-        [gathered, unkept, self.deferred.due(), self.storing.owed_at, sleep].into_iter().flatten().min()
-    }
-
-    async fn tick(&mut self) {
-        let now = Instant::now();
-        for at in 0..self.chats.len() {
-            if self.chats[at].gathered.as_ref().is_some_and(|gathered| gathered.due <= now) {
-                self.flush_gathered(at);
-            }
-            if self.chats[at].unkept && self.chats[at].kept_at + KEEP_EVERY <= now {
-                let write = self.keep_running_turn(at);
-                self.write_unwaited(write);
-            }
-        }
-        if self.deferred.due().is_some_and(|due| due <= now) {
-            self.write_deferred();
-        }
-        if self.storing.owed_at.is_some_and(|due| due <= now) {
-            self.pay(now + limit::STORE).await;
-        }
-        self.settle();
-    }
-}
-
-pub(super) async fn wait_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }

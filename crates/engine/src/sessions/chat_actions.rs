@@ -11,7 +11,7 @@ use ostler_protocol::wire::state::{
 use tokio::sync::oneshot;
 
 use super::Happened;
-use super::actor::Actor;
+use super::actor::{Actor, boxed};
 use super::backend::Tell;
 use super::client_actions::{Refused, refuse, refuse_for_now};
 use super::deferred::DeferredPart;
@@ -154,7 +154,9 @@ impl Actor {
                 self.tell_backend(at, Tell::Resume { turn, span });
                 Ok(())
             }
-            StateAction::ChatTruncated(truncated) => Box::pin(self.truncate(at, truncated, origin)).await,
+            StateAction::ChatTruncated(truncated) => {
+                boxed(self, |actor| actor.truncate(at, truncated, origin)).await
+            }
             StateAction::ChatIsReadChanged(_) => {
                 if self.chats[at].would_mark(&action) {
                     self.apply_chat(at, action, origin);

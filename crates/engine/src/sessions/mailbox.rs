@@ -337,6 +337,8 @@ pub enum ToSession {
     Review,
     /// Too many sessions are in memory; the session sleeps if it is idle.
     Rest,
+    /// Queued messages may start that could not before.
+    GoOn,
     /// The session belongs to another host; it leaves memory if nothing runs.
     Leave {
         /// Whether it leaves although something uses it.

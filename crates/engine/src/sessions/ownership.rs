@@ -251,7 +251,7 @@ impl Sessions {
         let asked: Vec<_> = self
             .all()
             .into_iter()
-            .filter(|entry| self.belongs_elsewhere(entry) && !entry.view().is_running())
+            .filter(|entry| self.belongs_elsewhere(entry) && !entry.is_at_work())
             .map(|entry| {
                 let since = asked_at.get(&entry.id).copied().unwrap_or(now);
                 let mailbox = match &*entry.mailbox.lock() {
@@ -281,6 +281,16 @@ impl Sessions {
             self.hand_over(&mut asked_at).await;
         }
         self.ownership.hands_over.store(false, Ordering::Release);
+        self.go_on();
+    }
+
+    /// Lets sessions whose queues were left to another host start them, if they stay after all.
+    fn go_on(&self) {
+        for entry in self.all() {
+            if let Resting::Open(mailbox, _) = &*entry.mailbox.lock() {
+                let _ = mailbox.send(ToSession::GoOn);
+            }
+        }
     }
 
     /// Takes note of the hosts, and hands sessions over to those that have their files and are back.
@@ -297,7 +307,11 @@ impl Sessions {
         let own = self.core.cluster().map(|cluster| cluster.id());
         let serve = hosts.iter().filter(|host| host.is_alive && !host.is_draining);
         let others = serve.filter(|host| own.as_ref() != Some(&host.id));
-        *self.ownership.serving.write() = others.map(|host| host.id.clone()).collect();
+        let serving = others.map(|host| host.id.clone()).collect();
+        let before = std::mem::replace(&mut *self.ownership.serving.write(), serving);
+        if before != *self.ownership.serving.read() {
+            self.go_on();
+        }
     }
 
     fn is_draining(&self) -> bool {
@@ -315,12 +329,12 @@ impl Sessions {
         self.returns(entry) || (self.is_draining() && !self.ownership.serving.read().is_empty())
     }
 
-    /// Returns whether a session is about to move to another host: it has no running turn and belongs elsewhere, or it is being
+    /// Returns whether a session is about to move to another host: nothing runs and it belongs elsewhere, or it is being
     /// released.
     pub(crate) fn is_leaving(&self, id: &str) -> bool {
-        self.get(id).is_some_and(|entry| {
-            entry.has_left() || (!entry.view().is_running() && self.belongs_elsewhere(&entry))
-        }) || self.ownership.releasing.lock().contains(id)
+        self.get(id)
+            .is_some_and(|entry| entry.has_left() || (!entry.is_at_work() && self.belongs_elsewhere(&entry)))
+            || self.ownership.releasing.lock().contains(id)
     }
 
     /// Removes every session from memory without a write, because other hosts may own them by now.

@@ -209,7 +209,9 @@ impl Actor {
             return;
         }
         match self.first_queued(at) {
-            Some(next) if next.id == id => self.begin_next(at, next, refused).await,
+            Some(next) if next.id == id && !self.waits_with_queue() => {
+                self.begin_next(at, next, refused).await
+            }
             _ => self.after_quiet(at).await,
         }
     }

@@ -244,13 +244,14 @@ impl Actor {
             if !is_running && self.chats[at].end.is_stored() {
                 continue;
             }
-            writes.push(match is_running {
+            let turn = match is_running {
                 true => self.keep_running_turn(at).boxed(),
                 false => self.keep_last_turn(at).boxed(),
-            });
+            };
             let chat = &self.chats[at];
             let count = chat.state.turns.len() + usize::from(is_running);
-            writes.push(self.drop_turns_of(&chat.uri, count).boxed());
+            let both = futures::future::join(turn, self.drop_turns_of(&chat.uri, count));
+            writes.push(chat.end.written(both.map(|(turn, rest)| turn && rest)));
         }
         async move { futures::future::join_all(writes).await.into_iter().all(|stored| stored) }
     }

@@ -17,7 +17,7 @@ use ostler_protocol::wire::state::{ChatState, Turn};
 use tokio::time::Instant;
 
 use super::Place;
-use super::actor::{Actor, wait_until};
+use super::actor::{Actor, boxed};
 use super::chat::Chat;
 use super::emit_limit::EmittedSize;
 use super::mailbox::{Dispatch, ToSession};
@@ -25,6 +25,7 @@ use super::pages::Asked;
 use super::queue::Inbox;
 use super::store_writes::AGAIN;
 use super::text_length::text_in_turn;
+use super::ticks::wait_until;
 use crate::core::ids::ConnectionId;
 use crate::core::long_work::long_work;
 use crate::core::refusals::{NOT_STORED, try_again};
@@ -199,9 +200,12 @@ impl Actor {
         let since = Instant::now();
         let stored = self.stored_or_not(write).await;
         if stored.is_stored() {
-            Box::pin(self.pay(since + ANSWER)).await;
+            boxed(self, |actor| actor.pay(since + ANSWER)).await;
         }
-        if !stored.is_stored() && !self.storing.has_failed && !Box::pin(self.stored_in_time(since)).await {
+        if !stored.is_stored()
+            && !self.storing.has_failed
+            && !boxed(self, |actor| actor.stored_in_time(since)).await
+        {
             self.storing.is_unstored = true;
             self.storing.owed_at = Some(Instant::now() + OWED);
             for (_, outgoing) in &mut self.out {
@@ -222,7 +226,7 @@ impl Actor {
         let number = self.chats[at].number;
         let is_stored = self.stored_or_not(write).await.is_stored();
         if (!is_stored || self.storing.owed_at.is_some()) && !self.storing.has_failed {
-            Box::pin(self.stored_at_last()).await;
+            boxed(self, Self::stored_at_last).await;
         }
         if let Some(at) = self.chat_numbered(number) {
             self.chats[at].unstored = None;
@@ -419,7 +423,7 @@ impl Actor {
             ToSession::Room { number, posted } => {
                 self.no_longer_waits(number);
                 if let Some(posted) = posted {
-                    Box::pin(self.handle_meanwhile(posted.message)).await;
+                    boxed(self, |actor| actor.handle_meanwhile(posted.message)).await;
                 }
             }
             ToSession::Emit { chat, channel, action } => {

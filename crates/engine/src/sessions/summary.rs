@@ -64,7 +64,7 @@ pub(super) fn rest<'a>(
 ) {
     let mut any_failed = false;
     let chats: Vec<_> = chats
-        .inspect(|chat| any_failed |= chat.failed)
+        .inspect(|chat| any_failed |= chat.failed && chat.worker_of.is_none())
         .map(|chat| SessionChatSummary {
             resource: chat.uri.clone(),
             title: match &chat.title {
@@ -155,11 +155,16 @@ impl Actor {
         let any = |status: SessionStatus| {
             self.chats.iter().any(|chat| chat.state.status & ACTIVITY == status.bits())
         };
+        // A worker whose turn failed gets no other one.
+        let own_error = self
+            .chats
+            .iter()
+            .any(|chat| !chat.is_worker() && chat.state.status & ACTIVITY == SessionStatus::Error.bits());
         if any(SessionStatus::InputNeeded)
             || self.state.status & ACTIVITY == SessionStatus::InputNeeded.bits()
         {
             activity = SessionStatus::InputNeeded.bits();
-        } else if any(SessionStatus::Error) && activity == SessionStatus::Idle.bits() {
+        } else if own_error && activity == SessionStatus::Idle.bits() {
             activity = SessionStatus::Error.bits();
         } else if any(SessionStatus::InProgress) && activity == SessionStatus::Idle.bits() {
             activity = SessionStatus::InProgress.bits();

@@ -6,7 +6,7 @@ use ostler_contract::events::TurnStatus;
 use ostler_protocol::wire::actions::{ChatTruncatedAction, StateAction};
 use ostler_protocol::wire::state::{ChatOrigin, ResponsePart};
 
-use super::actor::Actor;
+use super::actor::{Actor, boxed};
 use super::chat::Chat;
 use super::client_actions::{Refused, refuse};
 use super::tools::call_id;
@@ -44,6 +44,12 @@ impl Actor {
             self.cancel_backend(at, turn);
             self.drop_running(at).await;
         }
+        let lead = Some(self.chats[at].number);
+        for worker in 0..self.chats.len() {
+            if self.chats[worker].lead == lead {
+                self.cancel_running(worker).await;
+            }
+        }
         let workers = self.workers_of(at, left);
         let before = self.chats[at].before(true);
         self.chats[at].reduce(&truncated);
@@ -57,9 +63,12 @@ impl Actor {
         let writes =
             futures::future::join3(self.keep_chats(), self.keep_session(), self.drop_turns(at, left));
         self.stored_in(at, before, writes).await;
+        if self.storing.has_failed {
+            return Ok(());
+        }
         self.republish(at, &truncated, origin);
         let number = self.chats[at].number;
-        Box::pin(self.remove_workers(workers)).await;
+        boxed(self, |actor| actor.remove_workers(workers)).await;
         let Some(at) = self.chat_numbered(number) else { return Ok(()) };
         if running.is_some() {
             self.fall_quiet(at);
@@ -100,6 +109,11 @@ impl Actor {
     async fn remove_workers(&mut self, numbers: Vec<u64>) {
         if numbers.is_empty() {
             return;
+        }
+        for at in 0..self.chats.len() {
+            if numbers.contains(&self.chats[at].number) {
+                self.withdraw_questions(at);
+            }
         }
         let (gone, left): (Vec<Chat>, Vec<Chat>) =
             std::mem::take(&mut self.chats).into_iter().partition(|chat| numbers.contains(&chat.number));

@@ -11,8 +11,7 @@ use ostler_protocol::wire::actions::{
     SessionInputNeededRemovedAction, SessionIsReadChangedAction, StateAction,
 };
 use ostler_protocol::wire::state::{
-    ErrorInfo, ErrorResponsePart, PendingMessage, PendingMessageKind, SessionInputRequest, SessionStatus,
-    TurnState,
+    ErrorInfo, ErrorResponsePart, PendingMessageKind, SessionInputRequest, SessionStatus, TurnState,
 };
 use tracing::Span;
 
@@ -22,12 +21,11 @@ use super::backend::Tell;
 use super::chat::Chat;
 use super::deferred::DeferredPart;
 use super::mailbox::{ToSession, TurnRequest, TurnTaken};
-use super::senders::{TurnRefusal, sender_of};
+use super::senders::TurnRefusal;
 use super::storing::{Before, Outcome as _};
 use super::text_length::text_in_message;
 use crate::core::fanout::Origin;
 use crate::core::long_work::long_work;
-use crate::core::message::run_of;
 use crate::core::refusals::{NO_SUCH_CHAT, NOT_STORED};
 use crate::core::traces;
 use crate::workspace::sessions_view::SessionView as _;
@@ -372,72 +370,6 @@ impl Actor {
         }
     }
 
-    /// Returns the first queued message of a chat.
-    pub(super) fn first_queued(&self, at: usize) -> Option<PendingMessage> {
-        self.chats[at].state.queued_messages.as_ref().and_then(|queue| queue.first().cloned())
-    }
-
-    /// Starts the first queued message; returns whether there is one. The policies may have changed while it was
-    /// queued, so they are evaluated again, outside the mailbox. If another host should serve the session, it starts the message.
-    pub(super) async fn begin_queued(&mut self, at: usize) -> bool {
-        let Some(next) = self.first_queued(at) else { return false };
-        // It starts with the next start of the host, or there.
-        if self.core.is_stopping() || self.leaves_queue() {
-            return true;
-        }
-        if self.chats[at].asking.as_deref() == Some(next.id.as_str()) {
-            return true;
-        }
-        let sender = sender_of(&next.message);
-        match self.sessions.access.asks_policies(sender.as_deref()) {
-            true => self.ask_about_queued(at, next.id, next.message.model.map(|model| model.id), sender),
-            false => self.begin_next(at, next, None).await,
-        }
-        true
-    }
-
-    /// Whether queued messages are left to the host that takes the session.
-    pub(super) fn leaves_queue(&self) -> bool {
-        self.sessions.belongs_elsewhere(&self.entry) && !self.has_queued_run()
-    }
-
-    /// Whether a queued message is that of a run, which only the host that started the run sees through.
-    pub(super) fn has_queued_run(&self) -> bool {
-        let queued = self.chats.iter().flat_map(|chat| chat.state.queued_messages.iter().flatten());
-        queued.into_iter().any(|queued| run_of(&queued.message).is_some())
-    }
-
-    /// Starts the queued messages of chats in which no turn runs, which remain after the host stopped, or come from another host.
-    pub(super) async fn begin_all_queued(&mut self) {
-        if self.agent.is_none() {
-            // They wait until the session's agent is there.
-            return;
-        }
-        for number in self.chats.iter().map(|chat| chat.number).collect::<Vec<_>>() {
-            if let Some(at) = self.chat_numbered(number)
-                && self.chats[at].running().is_none()
-            {
-                self.begin_queued(at).await;
-            }
-        }
-        self.settle();
-    }
-
-    /// Starts the turn of a queued message, or fails it immediately: the policies denied it, or its sender no longer has
-    /// the grants.
-    pub(super) async fn begin_next(&mut self, at: usize, next: PendingMessage, refused: Option<String>) {
-        let sender = sender_of(&next.message);
-        let refused = refused.map(TurnRefusal::by_policies).or_else(|| self.refusal_of(&next.message));
-        let action = ChatTurnStartedAction {
-            turn_id: self.core.new_id(),
-            started_at: self.core.clock.iso(),
-            message: next.message,
-            queued_message_id: Some(next.id),
-            meta: None,
-        };
-        self.begin_or_refuse(at, action, sender, refused).await;
-    }
-
     /// Starts a turn that the host begins for a client's message, or fails it immediately for a reason.
     pub(super) async fn begin_or_refuse(
         &mut self,
@@ -517,7 +449,9 @@ impl Actor {
         }
         self.close_span(at);
         let had_failed = turns > 0 && self.chats[at].state.turns[turns - 1].state == TurnState::Error;
-        let chats = (self.chats[at].has_failed() != had_failed).then(|| self.keep_chats());
+        // The list with a worker may not be stored yet.
+        let is_changed = self.chats[at].is_worker() || self.chats[at].has_failed() != had_failed;
+        let chats = is_changed.then(|| self.keep_chats());
         let writes =
             futures::future::join3(self.charge_turn(at), self.keep_last_turn(at), OptionFuture::from(chats));
         self.stored_end(at, before, writes).await;

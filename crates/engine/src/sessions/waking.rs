@@ -10,7 +10,7 @@ use ostler_protocol::RpcError;
 use ostler_protocol::wire::state::{ChatInteractivity, ErrorInfo, SessionLifecycle, Turn};
 
 use super::SessionEntry;
-use super::actor::Actor;
+use super::actor::{Actor, boxed};
 use super::awake_limit::stay_asleep;
 use super::chat::Chat;
 use super::create::state_of;
@@ -47,8 +47,10 @@ pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<SessionEntry>, mail
         }
     });
     if let Some((mut actor, inbox)) = waking.await {
-        // Before the message that woke it, which would overtake them.
-        Box::pin(actor.begin_all_queued()).await;
+        if !inbox.is_ending() {
+            // Before the message that woke it, which would overtake them.
+            boxed(&mut actor, Actor::begin_all_queued).await;
+        }
         actor.run(inbox).await;
     }
 }

@@ -265,6 +265,24 @@ async fn a_failed_turn_is_shown_as_failed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_that_failed_is_not_a_failed_session() {
+    same_after_each(async |world| {
+        world.begin("t1").await;
+        world.call("t1", "one").await;
+        let worker = world.worker("one", json!({ "title": "First" })).await;
+        let error = json!({ "errorType": "x", "message": "No." });
+        let failed = json!({ "type": "chat/error", "turnId": worker.turn_id, "duration": 1,
+            "part": { "kind": "error", "error": error } });
+        worker.emit.call((action(failed),)).unwrap();
+        world.end("t1").await;
+        let (row, seen) = (world.row().await, world.seen().await);
+        assert_eq!([&row["status"], &seen["session"]["status"]], [&json!(1), &json!(1)], "{row}");
+        assert_eq!(seen["chats"][1]["status"], 2, "{seen}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_status_of_a_session_follows_its_chats() {
     same_after_each(async |world| {
         world.begin("t1").await;

@@ -327,3 +327,34 @@ async fn a_failed_change_of_one_chat_rewrites_no_turn_of_others() {
     client.actions_until("session/titleChanged").await;
     assert!(written.lock().iter().all(|turn| *turn == last), "{:?}", written.lock());
 }
+
+#[tokio::test(start_paused = true)]
+async fn removed_turns_do_not_return_where_only_their_removal_failed() {
+    let (stage, mut kept) = (Stage::default().with_chats(), Keeping::new());
+    let (drop_turns, fails) = (kept.store.drop_turns.clone().unwrap(), Arc::new(AtomicBool::new(false)));
+    let failing = fails.clone();
+    kept.store.drop_turns = Some(Call::new(move |arguments| {
+        let (dropped, fails) = (drop_turns.clone(), failing.load(Ordering::SeqCst));
+        async move {
+            match fails {
+                true => Err(Thrown::new("the disk does not answer")),
+                false => dropped.unbounded(arguments).await,
+            }
+        }
+    }));
+    let (_host, mut client, chat) = busy(&stage, &kept).await;
+    end(&stage, "t2");
+    client.actions_until("chat/turnComplete").await;
+    fail_for(&fails, Duration::from_secs(20));
+    client.dispatch(&chat, 9, json!({ "type": "chat/truncated", "turnId": "t1" })).await;
+    let answer = loop {
+        let envelope = client.next_action().await;
+        if !envelope["origin"].is_null() {
+            break envelope;
+        }
+    };
+    assert_eq!(answer["_meta"]["ostler.retryable"], true, "{answer}");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let after = seen(&kept.host(&Stage::default().with_chats()).await).await;
+    assert_eq!(after["chats"][0]["turns"].as_array().unwrap().len(), 1, "{after}");
+}
