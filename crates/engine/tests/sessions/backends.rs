@@ -96,6 +96,14 @@ async fn a_worker_has_a_chat_of_its_own_whose_answers_reach_its_leads_backend() 
     let link = &lead["activeTurn"]["responseParts"][0]["toolCall"]["content"][0];
     assert_eq!((&link["type"], &link["resource"]), (&json!("subagent"), &json!(opened.uri)), "{lead}");
 
+    let draft = json!({ "text": "Hm", "origin": { "kind": "user" } });
+    client.dispatch(&opened.uri, 50, json!({ "type": "chat/draftChanged", "draft": draft })).await;
+    let refused = client.actions_until("chat/draftChanged").await.pop().unwrap();
+    assert!(refused["rejectionReason"].is_string(), "{refused}");
+    let unnamed: WorkerRequest = serde_json::from_value(json!({ "title": "Nobody" })).unwrap();
+    let refused = stage.start(0).subagent.unwrap().call((" ".to_owned(), unnamed)).await.unwrap_err();
+    assert_eq!(refused.message, "subagent needs the id of the tool call that opens the worker");
+
     ask(&opened);
     client.actions_until("chat/responsePart").await;
     let confirmed = json!({ "type": "chat/toolCallConfirmed", "turnId": opened.turn_id, "toolCallId": "rm",

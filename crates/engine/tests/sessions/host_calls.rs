@@ -245,6 +245,10 @@ async fn a_session_is_started_for_its_owner_or_refused() {
             request("project:x"),
             "plugin caller: startSession needs owner to be user:<id>, root:<host>, plugin:<id>, team:<team> or project:<team>:<project>",
         ),
+        (
+            request("root:elsewhere"),
+            "plugin caller: startSession needs owner to be of this host, root:localhost",
+        ),
         (SessionRequest { provider: Some("none".into()), ..request("user:ada") }, "No provider called none"),
     ] {
         assert_eq!(caller.start_session(refused).await.unwrap_err().message, why);

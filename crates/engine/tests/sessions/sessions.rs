@@ -1,6 +1,7 @@
 //! Sessions, seen by clients.
 
-use ostler_contract::{Value, json};
+use ostler_contract::points::{Agent, AgentSession, Start};
+use ostler_contract::{Call, Frozen, JsonObject, Plugin, Thrown, Value, json};
 use ostler_testkit::MemoryHost;
 
 const SESSION: &str = "echo:/6f1c";
@@ -300,4 +301,63 @@ async fn before_initialize_only_ping_is_answered() {
     assert_eq!(refused["code"], -32005);
     assert!(refused["data"]["supportedVersions"].is_array());
     assert_eq!(client.ended().await, ostler_engine::outbox::Closed::Protocol);
+}
+
+/// A backend that cannot start a session in one directory.
+fn picky() -> Plugin {
+    Plugin::new("@test/picky", |host, _| {
+        Box::pin(async move {
+            host.register_agent(Agent {
+                provider: "picky".into(),
+                display_name: "Picky".into(),
+                schema: Call::now(|()| Ok(json!({ "properties": {} }))),
+                defaults: Call::now(|()| Ok(JsonObject::new())),
+                create: Call::now(|(start,): (Frozen<Start>,)| match start.0.working_directory.as_deref() {
+                    Some("/wrong") => Err(Thrown::new("not here")),
+                    _ => Ok(AgentSession {
+                        begin: Call::now(|_| Ok(())),
+                        cancel: Call::now(|_| Ok(())),
+                        close: Call::now(|_| Ok(())),
+                        ..AgentSession::default()
+                    }),
+                }),
+                ..Agent::default()
+            })
+        })
+    })
+}
+
+#[tokio::test]
+async fn a_creation_tells_its_progress_to_the_end_and_is_of_a_session() {
+    let host = MemoryHost::builder().plugin(picky(), json!({})).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    for channel in ["ahp-chat:/1", "ahp-terminal:/1", "ahp-automation-run:/1", "ahp-root://"] {
+        let refused = client.request("createSession", json!({ "channel": channel })).await.unwrap_err();
+        assert_eq!(refused["code"], -32602, "{channel}: {refused}");
+    }
+    // The second one fails: its directory is none.
+    for (session, folder, last) in
+        [("picky:/p1", None, "Ready"), ("picky:/p2", Some("file:///wrong"), "Failed")]
+    {
+        let mut params = json!({ "channel": session, "progressToken": session });
+        if let Some(folder) = folder {
+            params["workingDirectories"] = json!([folder]);
+        }
+        let frame = json!({ "jsonrpc": "2.0", "id": 500, "method": "createSession", "params": params });
+        client.send(&frame.to_string()).await;
+        let mut told = Vec::new();
+        loop {
+            let frame = client.next_frame().await.unwrap();
+            if frame["id"] == 500 {
+                assert_eq!(frame.get("error").is_some(), folder.is_some(), "{frame}");
+                break;
+            }
+            if frame["method"] == "root/progress" {
+                told.push(frame["params"].clone());
+            }
+        }
+        let end = told.last().unwrap_or_else(|| panic!("{session} says nothing"));
+        assert_eq!([&end["message"], &end["progress"]], [&json!(last), &end["total"]], "{told:?}");
+    }
 }
