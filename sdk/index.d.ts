@@ -151,7 +151,7 @@ export interface Peer {
 
 /** A session for `startSession`. */
 export interface SessionRequest {
-    /** Owner: `user:<id>`, `team:<id>`, `project:<team>:<project>`, `root:<host>` or `plugin:<id>`. */
+    /** Owner: `user:<id>`, `team:<id>`, `project:<team>:<project>`, `root:<host>` of this host or its cluster, or `plugin:<id>`. */
     owner: string;
     /** A backend of the host. Default: the first one. */
     provider?: string;

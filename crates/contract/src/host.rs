@@ -60,7 +60,7 @@ impl Caller {
 #[serde(rename_all = "camelCase")]
 #[cross(data)]
 pub struct SessionRequest {
-    /// Owner: `user:<id>`, `team:<id>`, `project:<team>:<project>`, `root:<host>` or `plugin:<id>`.
+    /// Owner: `user:<id>`, `team:<id>`, `project:<team>:<project>`, `root:<host>` of this host or its cluster, or `plugin:<id>`.
     pub owner: String,
     /// A backend of the host. Default: the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

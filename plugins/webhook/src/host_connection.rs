@@ -319,17 +319,9 @@ impl HostConnection {
         }
     }
 
-    /// Starts the queued messages of an idle chat, which remain after the host ended.
-    pub async fn go_on(&self, chat: &str) {
-        let Ok((_watched, state)) = self.read(chat, 1).await else { return };
-        let waiting = &state["queuedMessages"][0];
-        if !state["activeTurn"].is_null() || waiting.is_null() {
-            return;
-        }
-        let (id, message) = (&waiting["id"], &waiting["message"]);
-        let again =
-            json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": message });
-        let _ = self.dispatch(chat, &again, Instant::now() + ECHO_LIMIT).await;
+    /// Lets the host load a chat, which starts the messages that wait in its queue.
+    pub async fn load(&self, chat: &str) {
+        drop(self.read(chat, 1).await);
     }
 
     /// Starts to listen for a turn's end; call it before the turn is sent.

@@ -197,7 +197,7 @@ async fn resume(webhook: Arc<Webhook>) {
     webhook.resume_callbacks().await;
     let chats = || async { webhook.threads.chats().await.into() };
     for chat in read_at_last(&webhook.host, "the chats of an earlier start", chats).await {
-        webhook.connection.go_on(&chat).await;
+        webhook.connection.load(&chat).await;
     }
 }
 

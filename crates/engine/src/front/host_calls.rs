@@ -130,18 +130,17 @@ impl HostCalls for PluginHostCalls {
                     "startSession needs to be asked for once a host is built over this plugin",
                 ));
             }
-            if Owner::parse(&request.owner).is_none() {
-                let what = format!("startSession needs owner to be {}", Owner::FORMS);
-                return Err(Thrown::from(RpcError::invalid_params(needs(&caller, &what).message)));
-            }
-            if let Some(Owner::Root(host)) = Owner::parse(&request.owner)
-                && *host != *front.core.options.host_name
-                && front.core.cluster().is_none()
-            {
-                let what = format!(
-                    "startSession needs owner to be of this host, root:{}",
-                    front.core.options.host_name
-                );
+            let host = &front.core.options.host_name;
+            let wrong = match Owner::parse(&request.owner) {
+                None => Some(Owner::FORMS.to_owned()),
+                // The other hosts of a cluster have sessions of their own root, too.
+                Some(Owner::Root(named)) if named != host && front.core.cluster().is_none() => {
+                    Some(format!("of this host, root:{host}"))
+                }
+                Some(_) => None,
+            };
+            if let Some(wrong) = wrong {
+                let what = format!("startSession needs owner to be {wrong}");
                 return Err(Thrown::from(RpcError::invalid_params(needs(&caller, &what).message)));
             }
             front.access.require_of(&request.owner, &Grant::of("session", "create"))?;

@@ -252,11 +252,7 @@ impl Actor {
                 self.core.fanout.end_pasts(channels);
             }
         }
-        for chat in &mut self.chats {
-            if let Some(backend) = chat.backend.take() {
-                backend.close(false).await;
-            }
-        }
+        self.close_backends(false).await;
         self.entry.forgets_memory();
         self.sessions.rests();
         true

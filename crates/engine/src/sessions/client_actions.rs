@@ -43,7 +43,6 @@ pub(super) fn refuse_for_now(why: impl Into<String>) -> Refused {
 impl Actor {
     /// Handles one dispatched action.
     pub(super) async fn handle_dispatch(&mut self, dispatch: Dispatch) {
-        self.storing.is_unstored = false;
         if let Some(Err(why)) = &dispatch.room {
             self.flush_out();
             return dispatch.refuse(Rejection::retryable(why), self.core.fanout.seq());
@@ -264,7 +263,6 @@ impl Actor {
             return self.reject(&dispatch, why);
         }
         if let Ok(StateAction::SessionConfigChanged(changed)) = read(&dispatch, String::new) {
-            self.storing.is_unstored = false;
             let outcome = self.change_config(changed, changes, Some(dispatch.origin.clone())).await;
             self.answer_failure(&dispatch, outcome);
         }

@@ -76,30 +76,24 @@ impl Actor {
             }
         }
         self.entry.end();
-        let removing = reason == "disposed";
-        let closing: Vec<_> = self
-            .chats
-            .iter_mut()
-            .filter_map(|chat| chat.backend.take())
-            .map(|backend| backend.close(removing))
-            .collect();
-        futures::future::join_all(closing).await;
+        self.close_backends(reason == "disposed").await;
         if self.announced {
             let session = self.entry.uri.clone();
             self.core.events.raise(Event::SessionEnd { session, reason: reason.to_owned() });
         }
     }
 
+    /// Closes the backends of all chats; `removing` says that the session is deleted.
+    pub(super) async fn close_backends(&mut self, removing: bool) {
+        let backends = self.chats.iter_mut().filter_map(|chat| chat.backend.take());
+        let closing: Vec<_> = backends.map(|backend| backend.close(removing)).collect();
+        futures::future::join_all(closing).await;
+    }
+
     /// Closes the backends and ends the session without a write.
     pub(super) async fn abandon(&mut self) {
         self.entry.end();
-        let closing: Vec<_> = self
-            .chats
-            .iter_mut()
-            .filter_map(|chat| chat.backend.take())
-            .map(|backend| backend.close(false))
-            .collect();
-        futures::future::join_all(closing).await;
+        self.close_backends(false).await;
         if self.announced {
             let session = self.entry.uri.clone();
             self.core.events.raise(Event::SessionEnd { session, reason: "closing".to_owned() });

@@ -386,13 +386,7 @@ impl Actor {
         }
         self.settle_writes().await;
         self.keep_unsaved().await;
-        let closing: Vec<_> = self
-            .chats
-            .iter_mut()
-            .filter_map(|chat| chat.backend.take())
-            .map(|backend| backend.close(false))
-            .collect();
-        futures::future::join_all(closing).await;
+        self.close_backends(false).await;
         let sessions = self.sessions.clone();
         if !self.can_leave() || !sessions.leaves(&self.entry, inbox, even_if_used) {
             return false;

@@ -139,7 +139,6 @@ impl Actor {
     ) {
         let at = self.preparing.iter().position(|preparing| preparing.number == number);
         let waiting = at.map(|at| self.preparing.remove(at).waiting).unwrap_or_default();
-        self.storing.is_unstored = false;
         let outcome = match (outcome, self.chat_at(&dispatch.place)) {
             (Ok(action), Some(at)) => self.chat_action(at, *action, dispatch.origin.clone(), &dispatch).await,
             (Ok(_), None) => refuse(NO_SUCH_CHAT),

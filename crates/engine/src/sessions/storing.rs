@@ -408,7 +408,7 @@ impl Actor {
             ToSession::Dispatch(dispatch) => {
                 self.busy_at = Instant::now();
                 // The action that is being stored keeps its own outcome.
-                let is_unstored = self.storing.is_unstored;
+                let is_unstored = std::mem::take(&mut self.storing.is_unstored);
                 self.handle_dispatch(*dispatch).await;
                 self.storing.is_unstored = is_unstored;
             }

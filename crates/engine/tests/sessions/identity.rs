@@ -116,6 +116,16 @@ impl World {
         self.emit(ready).await;
     }
 
+    /// A call that waits for an approval.
+    async fn ask_to_remove(&mut self, turn: &str) {
+        let start = json!({ "type": "chat/toolCallStart", "turnId": turn, "toolCallId": "rm",
+            "toolName": "rm", "displayName": "Remove" });
+        self.emit(start).await;
+        let ready = json!({ "type": "chat/toolCallReady", "turnId": turn, "toolCallId": "rm",
+            "invocationMessage": "Remove it" });
+        self.emit(ready).await;
+    }
+
     async fn worker(&mut self, call: &str, request: Value) -> Worker {
         let request: WorkerRequest = serde_json::from_value(request).unwrap();
         let start = self.stage.start(self.own_backend());
@@ -287,14 +297,7 @@ async fn the_status_of_a_session_follows_its_chats() {
     same_after_each(async |world| {
         world.begin("t1").await;
         assert_eq!(world.seen().await["session"]["status"], 8);
-        world
-            .emit(json!({ "type": "chat/toolCallStart", "turnId": "t1", "toolCallId": "rm", "toolName": "rm",
-                "displayName": "Remove" }))
-            .await;
-        world
-            .emit(json!({ "type": "chat/toolCallReady", "turnId": "t1", "toolCallId": "rm",
-                "invocationMessage": "Remove it" }))
-            .await;
+        world.ask_to_remove("t1").await;
         assert_eq!(world.seen().await["session"]["status"], 24);
         let chat = world.chat.clone();
         world
@@ -340,14 +343,7 @@ async fn a_broken_turn_leaves_nothing_open_and_the_queue_goes_on() {
         world.begin("t1").await;
         world.call("t1", "runs").await;
         let worker = world.worker("runs", json!({ "title": "Worker" })).await;
-        world
-            .emit(json!({ "type": "chat/toolCallStart", "turnId": "t1", "toolCallId": "rm", "toolName": "rm",
-                "displayName": "Remove" }))
-            .await;
-        world
-            .emit(json!({ "type": "chat/toolCallReady", "turnId": "t1", "toolCallId": "rm",
-                "invocationMessage": "Remove it" }))
-            .await;
+        world.ask_to_remove("t1").await;
         world.queue("q1").await;
         world.queue("q2").await;
         tokio::time::sleep(Duration::from_secs(30)).await;
