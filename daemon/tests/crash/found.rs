@@ -9,6 +9,9 @@ use crate::roads::{Caller, FILES, Outside, Road, TOKEN, connected};
 use crate::support::{Client, Daemon, Folder, LIMIT, calls_in};
 use crate::told::{Step, Thing, Told};
 
+/// How many pages of runs are read at most.
+const MOST_PAGES: u32 = 1_000;
+
 /// What a started daemon has of what was told until `end`, compared with that.
 pub async fn check(folder: &Folder, daemon: &Daemon, outside: &Outside, told: &Told, end: SystemTime) {
     let begun = SystemTime::now();
@@ -130,23 +133,23 @@ async fn runs(client: &mut Client, daemon: &Daemon, told: &BTreeMap<Thing, Step>
     assert_eq!(daemon.post("/plugins/webhook/in", Some("wrong"), "{}").await.0, 401);
 }
 
-/// How many runs the automation has had: those of the snapshot, and page after page of those before.
+/// How many runs the automation has had: those of the snapshot, and page after page of those before. A run that is listed
+/// meanwhile takes the list back to its newest page.
 async fn all_runs(client: &mut Client, automation: &str) -> usize {
-    let mut catalogue = client.subscribe("ahp-automations://").await;
-    let mut shown = 0;
-    loop {
-        let entries = catalogue["entries"].as_array().unwrap();
-        let Some(entry) = entries.iter().find(|entry| entry["resource"] == automation).cloned() else {
-            return 0;
+    let mut seen = BTreeSet::new();
+    for _ in 0..MOST_PAGES {
+        let mut catalogue = client.subscribe("ahp-automations://").await;
+        let entries = catalogue["entries"].as_array_mut().unwrap();
+        let Some(entry) = entries.iter_mut().find(|entry| entry["resource"] == automation) else {
+            return seen.len();
         };
-        let held = entry["runs"].as_array().map_or(0, Vec::len);
-        let Some(cursor) = entry["runsNextCursor"].as_str() else { return held };
-        assert!(held > shown, "a page brings more");
-        shown = held;
+        let listed = entry["runs"].as_array().into_iter().flatten();
+        seen.extend(listed.map(|run| run["resource"].as_str().unwrap().to_owned()));
+        let Some(cursor) = entry["runsNextCursor"].as_str() else { return seen.len() };
         let params = json!({ "channel": "ahp-automations://", "automation": automation, "cursor": cursor });
         client.request("fetchAutomationRuns", params).await.unwrap();
-        catalogue = client.subscribe("ahp-automations://").await;
     }
+    panic!("the list of runs of {automation} has no end after {} runs", seen.len())
 }
 
 /// Every call to a bot has to be found as a turn or as a message that waits for one.

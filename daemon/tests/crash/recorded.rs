@@ -5,7 +5,7 @@
 //! a folder, with its creation, removal or new name, after `fsync` of that folder.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -40,6 +40,16 @@ pub fn traced(strace: &Path, log: &Path, faults: &[&str]) -> Command {
 enum Change {
     Write { at: usize, bytes: Vec<u8> },
     Cut(usize),
+}
+
+impl Change {
+    /// Where it begins, and how many bytes it writes.
+    fn place(&self) -> (usize, usize) {
+        match self {
+            Self::Write { at, bytes } => (*at, bytes.len()),
+            Self::Cut(to) => (*to, 0),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -192,8 +202,14 @@ impl Recorded {
         Some(node)
     }
 
-    fn parent<'a>(&self, path: &'a Path) -> Option<(usize, &'a OsStr)> {
-        Some((self.node(path.parent()?)?, path.file_name()?))
+    /// The folder of a path below the top, and the name in it. Another thread can have made the folder in a call whose end
+    /// is recorded later.
+    fn parent(&mut self, path: &Path) -> Option<(usize, OsString)> {
+        let folder = path.parent().filter(|folder| folder.starts_with(&self.top))?;
+        if self.node(folder).is_none() {
+            self.made(folder);
+        }
+        Some((self.node(folder)?, path.file_name()?.to_owned()))
     }
 
     /// Reads what `strace` wrote.
@@ -360,7 +376,6 @@ impl Recorded {
         }
         if self.node(path).is_none() && flags.contains("O_CREAT") {
             let Some((folder, name)) = self.parent(path) else { return };
-            let name = name.to_owned();
             let file = self.add(Node::file());
             self.set(folder, name, Some(file));
         }
@@ -385,8 +400,10 @@ impl Recorded {
     }
 
     fn made(&mut self, path: &Path) {
+        if self.node(path).is_some() {
+            return;
+        }
         let Some((folder, name)) = self.parent(path) else { return };
-        let name = name.to_owned();
         let made = self.add(Node::folder());
         self.set(folder, name, Some(made));
     }
@@ -398,7 +415,7 @@ impl Recorded {
         };
         self.removed(from);
         let (folder, name) = self.parent(to).unwrap_or_else(|| panic!("{} leaves the folder", to.display()));
-        self.set(folder, name.to_owned(), Some(node));
+        self.set(folder, name, Some(node));
     }
 
     fn linked(&mut self, from: &Path, to: &Path) {
@@ -410,7 +427,7 @@ impl Recorded {
         let open = open.and_then(|number: u32| self.positions.get(&number)).map(|(node, _)| *node);
         let node = open.or_else(|| self.node(from));
         let node = node.unwrap_or_else(|| panic!("{} is not there", from.display()));
-        self.set(folder, name.to_owned(), Some(node));
+        self.set(folder, name, Some(node));
     }
 
     fn removed(&mut self, path: &Path) {
@@ -418,7 +435,7 @@ impl Recorded {
             return;
         }
         let Some((folder, name)) = self.parent(path) else { return };
-        self.set(folder, name.to_owned(), None);
+        self.set(folder, name, None);
     }
 
     /// Replaces the folder on the disk by what a power cut at a time would have left of it.
@@ -461,10 +478,19 @@ impl Recorded {
             Content::File { .. } if self.cut.contains(&node) => {}
             Content::File { changes, .. } => {
                 let there = fs::read(path).unwrap();
-                let same = there == self.nodes[node].bytes(changes.len());
+                let recorded = self.nodes[node].bytes(changes.len());
                 // The process was killed while it moved another file here.
                 let is_moved = || self.is_name_cut && self.nodes.iter().any(|other| other.is_whole(&there));
-                assert!(same || is_moved(), "{} is not as it was recorded", path.display());
+                let differs = || there.iter().zip(&recorded).position(|(there, recorded)| there != recorded);
+                assert!(
+                    there == recorded || is_moved(),
+                    "{}: {} bytes, of which {} were recorded, are different from byte {:?} on; the last change wrote {:?}",
+                    path.display(),
+                    there.len(),
+                    recorded.len(),
+                    differs(),
+                    changes.last().map(Change::place)
+                );
             }
             Content::Folder { entries, .. } => {
                 let mut there: Vec<_> =
