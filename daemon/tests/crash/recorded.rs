@@ -223,7 +223,11 @@ impl Recorded {
                 continue;
             }
             let time = seconds(time);
-            if let Some(first) = rest.strip_suffix(" <unfinished ...>") {
+            if rest.starts_with("<... ") && rest.contains(" <unfinished ...>") {
+                // The process was killed as the call ended.
+                let (first, _) = begun.remove(thread).unwrap_or_else(|| panic!("the first half of {line}"));
+                self.killed_in(&first);
+            } else if let Some(first) = rest.strip_suffix(" <unfinished ...>") {
                 begun.insert(thread, (first.to_owned(), self.counts_of(first)));
             } else if let Some((_, second)) =
                 rest.strip_prefix("<... ").and_then(|rest| rest.split_once(" resumed>"))
@@ -234,7 +238,7 @@ impl Recorded {
             } else {
                 let took = rest.rsplit_once('<').filter(|(_, took)| took.ends_with('>'));
                 let took = took
-                    .filter(|_| !rest.ends_with(" = ?"))
+                    .filter(|_| !rest.ends_with(" = ?") && !rest.ends_with("<unavailable>"))
                     .map(|(_, took)| seconds(took.trim_end_matches('>')));
                 let Some(took) = took else {
                     self.killed_in(rest);
