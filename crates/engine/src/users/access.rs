@@ -163,18 +163,16 @@ impl Access {
         }
     }
 
-    /// Records that a user signed in by any method, after which the user's work can start by itself.
+    /// Records that a user signed in by any method, after which the user's work can start by itself, and the roles that an issuer
+    /// named.
     pub fn record_sign_in(&self, person: &Person) {
         let Some(people) = self.gate.people() else { return };
-        if person.has_signed_in {
-            return;
-        }
-        let (id, at) = (person.id.clone(), self.core.clock.iso());
-        let (who, core) = (id.clone(), self.core.clone());
-        let recorded = people.change(Box::new(move |file| file.set_signed_in(&id, &at)));
+        let Some(change) = people.sign_in_to_record(person, &self.core.clock.iso()) else { return };
+        let recorded = people.change(change);
+        let (who, core) = (person.id.clone(), self.core.clone());
         tasks::spawn(async move {
             if let Err(why) = recorded.await {
-                core.log.warn(format_args!("the first sign-in of user {who} could not be recorded: {why}"));
+                core.log.warn(format_args!("the sign-in of user {who} could not be recorded: {why}"));
             }
         });
     }

@@ -1,13 +1,14 @@
 //! The parsed users file: users with their roles and grants.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use ostler_contract::owner::Owner;
 use ostler_contract::points::Reader;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::names;
-use ostler_protocol::{JsonObject, Value};
+use ostler_protocol::{JsonObject, Value, json};
 use subtle::{Choice, ConstantTimeEq};
 
 use super::issuers::{Issuer, Verified};
@@ -62,11 +63,43 @@ pub struct Person {
     pub claimed: Option<Vec<String>>,
 }
 
+/// The roles that an issuer named at the latest sign-in of a user, as the host records them with the user, so that the user's
+/// work goes on after a restart and on another host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Confirmed {
+    /// [`Identification`] of the user then; the roles are not those of another issuer or another claim.
+    pub by: String,
+    pub roles: Vec<String>,
+}
+
+impl Confirmed {
+    /// The field of a user's record.
+    pub const FIELD: &str = "confirmed";
+
+    pub fn to_value(&self) -> Value {
+        json!({ "by": self.by, "roles": self.roles })
+    }
+
+    fn read(value: &Value) -> Option<Self> {
+        let roles = value.get("roles")?.as_array()?.iter().filter_map(Value::as_str).map(str::to_owned);
+        Some(Self { by: value.get("by")?.as_str()?.to_owned(), roles: roles.collect() })
+    }
+}
+
 /// By which issuer a user signs in, and which of its claims names roles.
 #[derive(Debug, PartialEq)]
 pub(super) struct Identification {
     issuer: Option<Issuer>,
     roles_from: Option<String>,
+}
+
+impl fmt::Display for Identification {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(issuer) = &self.issuer {
+            write!(formatter, "{issuer}")?;
+        }
+        write!(formatter, " {}", self.roles_from.as_deref().unwrap_or_default())
+    }
 }
 
 /// The content of a users file.
@@ -87,6 +120,7 @@ struct User {
     /// The user's issuer; an invalid one verifies no token.
     issuer: Option<Result<Issuer, ()>>,
     roles_from: Option<String>,
+    confirmed: Option<Confirmed>,
     hash: Option<String>,
     trust_token: Option<bool>,
 }
@@ -197,6 +231,7 @@ impl Directory {
             person: Arc::new(person),
             issuer,
             roles_from: text(user, "rolesFrom")?,
+            confirmed: user.get(Confirmed::FIELD).and_then(Confirmed::read),
             hash,
             trust_token: flag(user, "trustToken")?,
         })
@@ -221,6 +256,13 @@ impl Directory {
             None => default,
         };
         Some(Identification { issuer: issuer.cloned(), roles_from: user.roles_from.clone() })
+    }
+
+    /// Returns the roles that an issuer named at the latest recorded sign-in of a user, if that issuer and claim still apply.
+    pub(super) fn confirmed_of(&self, id: &str, default: Option<&Issuer>) -> Option<&[String]> {
+        let confirmed = self.users.get(id)?.confirmed.as_ref()?;
+        let by = self.identification_of(id, default)?;
+        (by.to_string() == confirmed.by).then_some(&confirmed.roles)
     }
 
     /// Returns the user that an issuer identified, with the roles it named, and a line for each unknown role.

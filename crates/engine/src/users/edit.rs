@@ -5,7 +5,9 @@ use ostler_contract::points::Reader;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::{JsonObject, RpcError, Value, json};
 
-use super::directory::{BUILT_IN_ROLES, Directory, GROUP_ROLE, checked_grant, is_id, known, texts};
+use super::directory::{
+    BUILT_IN_ROLES, Confirmed, Directory, GROUP_ROLE, checked_grant, is_id, known, texts,
+};
 use super::file::UsersFile;
 
 /// A kind of record; its name is its URI scheme.
@@ -338,7 +340,15 @@ impl UsersFile {
         }
     }
 
-    fn set_field(&mut self, id: &str, field: &str, value: &str) -> Result<(), RpcError> {
+    /// Records the roles that an issuer named when a user signed in.
+    ///
+    /// # Errors
+    /// No user has that id.
+    pub(super) fn set_confirmed(&mut self, id: &str, confirmed: &Confirmed) -> Result<(), RpcError> {
+        self.set_field(id, Confirmed::FIELD, confirmed.to_value())
+    }
+
+    fn set_field(&mut self, id: &str, field: &str, value: impl Into<Value>) -> Result<(), RpcError> {
         let users = self.fields.get_mut("users").and_then(Value::as_array_mut);
         let user = users.into_iter().flatten().find(|user| id_of(user) == Some(id));
         let user = user.and_then(Value::as_object_mut).ok_or_else(|| unknown(Kind::User, id))?;

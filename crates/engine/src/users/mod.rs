@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use crate::core::outbound::Outbound;
 
 pub use authority::{Credential, Ends, Living};
+use directory::Confirmed;
 pub(crate) use directory::GROUP_ROLE;
 pub use directory::{BUILT_IN_ROLES, Directory, Person, hash_of};
 pub use edit::{Caller, Kind};
@@ -275,16 +276,36 @@ impl People {
     pub(crate) fn note_claims(&self, person: &Person, by: &Credential) {
         // The users change under this lock.
         let mut claims = self.claims.write();
-        match person.claimed.as_ref().filter(|roles| !roles.is_empty() && by.is_valid()) {
+        match person.claimed.as_ref().filter(|_| by.is_valid()) {
             Some(roles) => drop(claims.insert(person.id.clone(), roles.clone())),
             None => drop(claims.remove(&person.id)),
         }
     }
 
-    /// Returns the user of an id with the roles that an issuer confirmed at the latest sign-in.
+    /// Returns the user of an id with the roles that an issuer confirmed at the latest sign-in, here or, as it is recorded, before
+    /// the host started or on another host.
     pub(crate) fn person_as_signed_in(&self, id: &str) -> Option<Arc<Person>> {
-        let claims = self.claims.read();
-        self.now().person_claiming(id, Some(claims.get(id)?))
+        let (claims, now) = (self.claims.read(), self.now());
+        let roles =
+            claims.get(id).map(Vec::as_slice).or_else(|| now.confirmed_of(id, self.issuer.as_ref()))?;
+        now.person_claiming(id, Some(roles))
+    }
+
+    /// Returns the change that records a sign-in with the users, if there is something to record.
+    pub(crate) fn sign_in_to_record(&self, person: &Person, at: &str) -> Option<Change> {
+        let (now, default) = (self.now(), self.issuer.as_ref());
+        let confirmed = person.claimed.as_ref().zip(now.identification_of(&person.id, default));
+        let confirmed = confirmed.map(|(roles, by)| Confirmed { by: by.to_string(), roles: roles.clone() });
+        let recorded = now.confirmed_of(&person.id, default).unwrap_or_default();
+        let confirmed = confirmed.filter(|confirmed| confirmed.roles != recorded);
+        if person.has_signed_in && confirmed.is_none() {
+            return None;
+        }
+        let (id, at) = (person.id.clone(), at.to_owned());
+        Some(Box::new(move |file| {
+            file.set_signed_in(&id, &at)?;
+            confirmed.as_ref().map_or(Ok(()), |confirmed| file.set_confirmed(&id, confirmed))
+        }))
     }
 
     /// Returns a credential that is valid as long as a user has a personal token.

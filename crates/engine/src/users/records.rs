@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ostler_protocol::{JsonObject, Value, json};
 
+use super::directory::Confirmed;
 use super::edit::{Kind, id_of};
 use super::file::UsersFile;
 
@@ -46,18 +47,20 @@ impl RecordKey {
     }
 }
 
-/// The field that the host itself writes when a user signs in first.
-const SIGNED_IN: &str = "signedIn";
+/// The fields that the host itself writes when a user signs in.
+const BY_SIGN_IN: [&str; 2] = ["signedIn", Confirmed::FIELD];
 
 impl UsersFile {
-    /// Returns the records. What the host itself writes about users, `signedIn`, is left out.
+    /// Returns the records. What the host itself writes about users when they sign in is left out.
     pub fn records(&self) -> BTreeMap<RecordKey, Value> {
         let mut records = BTreeMap::new();
         for user in self.users() {
             let Some(id) = id_of(user) else { continue };
             let mut shown = user.clone();
             if let Some(fields) = shown.as_object_mut() {
-                fields.shift_remove(SIGNED_IN);
+                for field in BY_SIGN_IN {
+                    fields.shift_remove(field);
+                }
             }
             // Of several users with one id, the first is valid.
             records.entry(RecordKey::User(id.to_owned())).or_insert(shown);
@@ -101,8 +104,10 @@ impl UsersFile {
             (None, _) => users.retain(|user| id_of(user) != Some(id)),
             (Some(value), None) => users.push(value),
             (Some(mut value), Some(place)) => {
-                if let (Some(fields), Some(at)) = (value.as_object_mut(), users[place].get(SIGNED_IN)) {
-                    fields.entry(SIGNED_IN).or_insert_with(|| at.clone());
+                for field in BY_SIGN_IN {
+                    if let (Some(fields), Some(held)) = (value.as_object_mut(), users[place].get(field)) {
+                        fields.entry(field).or_insert_with(|| held.clone());
+                    }
                 }
                 users[place] = value;
             }

@@ -8,7 +8,7 @@ use ostler_engine::{People, Principal};
 use ostler_protocol::uri;
 use ostler_testkit::{MemoryHost, SIGN_IN, Stage};
 
-use super::people::{NOBODY, REFUSED, list, nobody, root_state, set, sign_in, signed_in};
+use super::people::{NOBODY, REFUSED, host, list, nobody, root_state, set, sign_in, signed_in};
 
 /// The web as two issuers have it, and what each was asked.
 fn issuers(host: &MemoryHost) -> Arc<std::sync::Mutex<Vec<String>>> {
@@ -32,6 +32,9 @@ fn issuers(host: &MemoryHost) -> Arc<std::sync::Mutex<Vec<String>>> {
             }
             ("https://id.example.org/me", "oidc-ben") => {
                 http::json(StatusCode::OK, &json!({ "sub": "ben", "groups": ["keeper", "kings"] }))
+            }
+            ("https://id.example.org/me", "oidc-ben-left") => {
+                http::json(StatusCode::OK, &json!({ "sub": "ben", "groups": [] }))
             }
             ("https://id.example.org/me", "oidc-ada") => http::json(StatusCode::OK, &json!({ "sub": "ada" })),
             _ => http::message(StatusCode::UNAUTHORIZED, "bad credentials"),
@@ -152,6 +155,58 @@ async fn the_work_of_a_user_with_roles_of_an_issuer_goes_on_as_long_as_the_user_
             tokio::task::yield_now().await;
         }
     }
+}
+
+/// A message that waited when the host stopped runs at the next start, or on another host, before its sender signs in there.
+#[tokio::test]
+async fn the_roles_of_an_issuer_are_known_after_a_restart_and_on_another_host() {
+    let file = json!({
+        "roles": { "keeper": ["session:*"], "none": [] },
+        "users": [
+            { "id": "ben", "roles": ["none"], "issuer": "https://id.example.org", "rolesFrom": "groups" },
+        ]
+    });
+    let first = host().await;
+    issuers(&first);
+    set(&first, &file);
+    signed_in(&first, "oidc-ben").await;
+    let recorded = |host: &MemoryHost| host.host.access.gate.people().unwrap().file().text();
+    let known: Value = loop {
+        let file: Value = serde_json::from_str(&recorded(&first)).unwrap();
+        if file["users"][0]["confirmed"].is_object() {
+            break file;
+        }
+        tokio::task::yield_now().await;
+    };
+    let text = recorded(&first);
+    assert!(!text.contains("oidc-ben"), "a token is stored: {text}");
+
+    let second = host().await;
+    issuers(&second);
+    let works = |host: &MemoryHost| host.plugin("caller").may_work_for("user:ben".to_owned()).is_ok();
+    set(&second, &file);
+    assert!(!works(&second), "without a record of the sign-in");
+    set(&second, &known);
+    assert!(works(&second));
+    for (field, value) in [("issuer", "https://other.example.org"), ("rolesFrom", "teams")] {
+        let mut other = known.clone();
+        other["users"][0][field] = json!(value);
+        set(&second, &other);
+        assert!(!works(&second), "the roles are those of another {field}");
+    }
+    set(&second, &known);
+    signed_in(&second, "oidc-ben-left").await;
+    assert!(!works(&second), "the issuer named no role at the latest sign-in");
+    let third = host().await;
+    let known = loop {
+        let file: Value = serde_json::from_str(&recorded(&second)).unwrap();
+        if file["users"][0]["confirmed"]["roles"] == json!([]) {
+            break file;
+        }
+        tokio::task::yield_now().await;
+    };
+    set(&third, &known);
+    assert!(!works(&third), "as it is recorded");
 }
 
 #[tokio::test]
