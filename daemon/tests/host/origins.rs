@@ -16,7 +16,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 /// A backend that answers with the text that it was given, and runs command lines. `call <JSON>` opens a chat by the tool of
-/// the host with that input; `name <text>` gives the session that title.
+/// the host with that input; `name <text>` gives the session that title; `mcp <text>` shows a call of an MCP server's tool in which
+/// everything is that text: the host itself connects to no MCP server.
 const AGENT: &str = r"
 export const name = 'agent';
 export function apply(host) {
@@ -38,6 +39,15 @@ export function apply(host) {
           } else if (text.startsWith('name ')) {
             start.emit('session', { type: 'session/titleChanged', title: text.slice(5) });
             end(turnId, 'named');
+          } else if (text.startsWith('mcp ')) {
+            const said = text.slice(4);
+            const call = { turnId, toolCallId: 'm' };
+            const contributor = { kind: 'mcp', customizationId: said };
+            start.emit('chat', { type: 'chat/toolCallStart', ...call, toolName: said, displayName: said, contributor });
+            start.emit('chat', { type: 'chat/toolCallReady', ...call, invocationMessage: said, toolInput: said, confirmed: 'not-needed' });
+            const result = { success: true, pastTenseMessage: said, content: [{ type: 'text', text: said }] };
+            start.emit('chat', { type: 'chat/toolCallComplete', ...call, result });
+            end(turnId, 'shown');
           } else end(turnId, `asked:${text}`);
         },
         async ran(turnId, command, run) {
@@ -61,7 +71,8 @@ fn probe(folder: &Folder, way: WayIn) -> String {
     let (place, way) = (place.display(), way.name());
     format!(
         "!touch {place}/line-{way}\n; touch {place}/semicolon-{way}; $(touch {place}/dollar-{way}) `touch {place}/tick-{way}` \
-         /fail @file:///etc/passwd #secret {{{{event.secret}}}} {{{{ text }}}} --upload-pack=touch \
+         /fail @file:///etc/passwd #secret {{{{event.secret}}}} {{{{ text }}}} --upload-pack=touch${{IFS}}{place}/git-{way} \
+         ext::sh${{IFS}}-c${{IFS}}touch${{IFS}}{place}/git-{way} \
          \u{1b}]0;forged\u{7}\u{1b}[31mred <img src=x onerror=alert(1)> \n---\nid: evil\n---\n"
     )
 }
@@ -233,7 +244,10 @@ async fn drive(folder: &Folder, daemon: &Daemon, way: WayIn) -> Result<(), (&'st
             return Err(("daemon/src/notify/page.rs", "nothing_of_a_session_is_markup_or_hides_what_it_is"));
         }
         WayIn::McpServer => {
-            return Err(("daemon/tests/acp/tools.rs", "the_agent_calls_the_tools_of_plugins"));
+            let mut talk = Talk::new(daemon, &session).await;
+            talk.say(&format!("mcp {text}")).await;
+            let state = talk.client.subscribe(&talk.chat).await.to_string();
+            assert!(state.contains("line-mcp-server"), "{state}");
         }
         WayIn::Repository => {
             return Err((
@@ -329,37 +343,80 @@ async fn call_back(folder: &Folder, daemon: &Daemon, text: &str) {
     folder.wait_for_log("back");
 }
 
-/// The files that a way in leaves behind where the table lets it run a command line.
-fn expected(way: WayIn) -> Vec<String> {
-    let entered = match way {
-        // They were sent by a client.
-        WayIn::Queue | WayIn::Steering | WayIn::Edited | WayIn::Draft => WayIn::Client,
-        way => way,
-    };
-    match rule(entered, Effect::CommandLine) {
-        // Its second line is no valid one.
-        Rule::Granted(..) => vec![format!("line-{}", way.name())],
-        _ => vec![],
+/// What shows that a way in has set something off.
+#[derive(Default)]
+struct Evidence {
+    /// The folder of the files.
+    place: String,
+    /// The files that the probe left behind.
+    files: Vec<String>,
+    /// The snapshots of the chats.
+    chats: String,
+    /// What the lists of the command line print.
+    printed: String,
+    /// How many records there are.
+    records: usize,
+}
+
+impl Evidence {
+    /// The effects that it shows of a way in; what it does not show is tested elsewhere.
+    fn shows(&self, way: WayIn, effect: Effect) -> Result<bool, (&'static str, &'static str)> {
+        let left = |kinds: &[&str]| {
+            let name = |kind: &&str| self.files.contains(&format!("{kind}-{}", way.name()));
+            kinds.iter().any(name)
+        };
+        Ok(match effect {
+            Effect::CommandLine => left(&["line"]),
+            // What follows the first line of a command line is not for the shell.
+            Effect::Shell => left(&["semicolon", "dollar", "tick"]),
+            Effect::GitProgram => left(&["git"]),
+            // The agent has been given the text with the word.
+            Effect::SlashCommand => {
+                let given = format!("touch {}/line-{}", self.place, way.name());
+                ["asked:!", "ran:"].iter().any(|how| self.chats.contains(&format!("{how}{given}")))
+            }
+            Effect::Mention | Effect::LookUp => self.chats.contains("root:x:0:0"),
+            Effect::Template => self.chats.contains("filled in"),
+            Effect::RecordFile => self.records != RECORDS,
+            Effect::TerminalOutput => self.printed.contains(['\u{1b}', '\u{7}']),
+            Effect::When => {
+                return Err((
+                    "plugins/webhook/tests/calls/filters.rs",
+                    "a_call_that_when_leaves_out_is_accepted_and_fires_nothing",
+                ));
+            }
+            Effect::Html => {
+                return Err((
+                    "daemon/src/notify/page.rs",
+                    "nothing_of_a_session_is_markup_or_hides_what_it_is",
+                ));
+            }
+        })
     }
 }
 
-#[tokio::test]
-async fn what_enters_sets_off_what_the_table_says() {
-    let folder = folder();
-    let daemon = folder.start();
-    let mut all = Vec::new();
-    for way in WayIn::ALL {
-        if let Err((file, test)) = drive(&folder, &daemon, *way).await {
-            let text = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(file));
-            assert!(text.unwrap().contains(&format!("fn {test}(")), "{file} has no test {test}");
-            continue;
-        }
-        all.extend(expected(*way));
-        all.sort();
-        assert_eq!(set_off(&folder), all, "after {}", way.name());
+/// The rule of a cell for a text that entered by a way, possibly some time ago.
+fn rule_of(way: WayIn, effect: Effect) -> Rule {
+    match (rule(way, effect), way) {
+        // The test has a client send them.
+        (Rule::AsEntered, _) | (_, WayIn::Draft) => rule(WayIn::Client, effect),
+        (rule, _) => rule,
     }
-    // Every list of the command line shows what entered, and none passes a control character to the terminal.
-    for words in [
+}
+
+/// The records that the test writes: an automation, a bot, and three endpoints with that of the callback.
+const RECORDS: usize = 5;
+
+/// Whether a way has written or removed records beyond those that the test writes.
+fn records(folder: &Folder) -> usize {
+    let count = |records: &&str| fs::read_dir(folder.path().join(records)).unwrap().count();
+    let back = folder.path().join("webhooks/back.md").exists();
+    ["automations", "bots", "webhooks"].iter().map(count).sum::<usize>() + usize::from(!back)
+}
+
+/// Everything that the lists of the command line print.
+fn printed(folder: &Folder) -> String {
+    let lists = [
         &["session", "list"][..],
         &["automation", "list"],
         &["automation", "show", "note"],
@@ -370,29 +427,77 @@ async fn what_enters_sets_off_what_the_table_says() {
         &["status"],
         &["doctor"],
         &["usage"],
-    ] {
-        let shown = folder.run(words);
-        let printed = format!("{}{}", shown.out, shown.err);
-        assert!(!printed.contains(['\u{1b}', '\u{7}']), "{words:?}: {printed:?}");
-        assert!(!printed.contains("filled in"), "{words:?}: {printed}");
-    }
-    // Placeholders in the data of an event are not placeholders.
-    let mut client = daemon.initialized("last").await;
+    ];
+    let shown = lists.iter().map(|words| folder.run(words));
+    shown.map(|shown| format!("{}{}", shown.out, shown.err)).collect()
+}
+
+/// The chats of all sessions.
+async fn chats(client: &mut Client) -> String {
     let listed = client.request("listSessions", json!({})).await.unwrap();
-    let sessions: Vec<&str> = listed["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|session| session["resource"].as_str())
-        .collect();
-    for session in sessions {
-        let state = client.subscribe(&ostler_protocol::uri::default_chat(session)).await.to_string();
-        assert!(!state.contains("filled in") && !state.contains("root:x:0:0"), "{session}: {state}");
+    let sessions = listed["items"].as_array().unwrap().iter();
+    let mut all = String::new();
+    for session in sessions.filter_map(|session| session["resource"].as_str()) {
+        let state = client.subscribe(session).await;
+        for chat in state["chats"].as_array().unwrap() {
+            all += &client.subscribe(chat["resource"].as_str().unwrap()).await.to_string();
+        }
     }
-    // Records are as they were written, and that of the callback.
-    for (records, written) in [("automations", 1), ("bots", 1), ("webhooks", 3)] {
-        let entries = fs::read_dir(folder.path().join(records)).unwrap().count();
-        assert_eq!(entries, written, "no record was written into {records}");
+    all
+}
+
+fn require_test((file, test): (&str, &str)) {
+    let text = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(file)).unwrap();
+    assert!(text.contains(&format!("fn {test}(")), "{file} has no test {test}");
+}
+
+#[tokio::test]
+async fn what_enters_sets_off_what_the_table_says() {
+    let folder = folder();
+    let daemon = folder.start();
+    let mut watcher = daemon.initialized("watcher").await;
+    let place = folder.path().join("set-off").display().to_string();
+    let mut evidence = Evidence { place, ..Evidence::default() };
+    for way in WayIn::ALL {
+        if let Err(elsewhere) = drive(&folder, &daemon, *way).await {
+            require_test(elsewhere);
+            continue;
+        }
+        evidence.files = set_off(&folder);
+        evidence.chats = chats(&mut watcher).await;
+        evidence.records = records(&folder);
+        for effect in Effect::ALL {
+            let shown = match evidence.shows(*way, *effect) {
+                Ok(shown) => shown,
+                Err(elsewhere) => {
+                    require_test(elsewhere);
+                    continue;
+                }
+            };
+            let cell = format!("{} by {}", effect.name(), way.name());
+            match rule_of(*way, *effect) {
+                Rule::Never(_) => assert!(!shown, "{cell}: {:?}", evidence.files),
+                // Nobody signs in on this host, so that nothing is refused.
+                Rule::Granted(..) if *effect == Effect::CommandLine => assert!(shown, "{cell}"),
+                Rule::Always(_) if *effect == Effect::SlashCommand => assert!(shown, "{cell}"),
+                // What may be set off by a command of its own is not set off by a text.
+                Rule::Granted(..) | Rule::GrantedOnScheme(..) | Rule::Always(_) => {
+                    assert!(!shown, "{cell}: {:?}", evidence.files);
+                }
+                Rule::AsEntered => unreachable!("{cell} has the rule of a client"),
+            }
+        }
+    }
+    // Every list of the command line shows what entered, and none passes a control character to the terminal.
+    evidence.printed = printed(&folder);
+    assert!(
+        evidence.printed.contains("line-") && !evidence.printed.contains("filled in"),
+        "{}",
+        evidence.printed
+    );
+    for way in WayIn::ALL {
+        assert!(matches!(rule(*way, Effect::TerminalOutput), Rule::Never(_)), "{}", way.name());
+        assert_eq!(evidence.shows(*way, Effect::TerminalOutput), Ok(false), "{:?}", evidence.printed);
     }
     assert!(daemon.stop() == Some(0));
 }
