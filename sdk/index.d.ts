@@ -165,6 +165,11 @@ export interface SessionRequest {
     title?: string;
     /** Text of the first turn. Without it, the session starts without a turn; blank text is rejected. */
     prompt?: string;
+    /**
+     * Another owner in whose name it works, such as that of the bot that answers in it. Its turns run while that owner, too,
+     * could start a session.
+     */
+    worksFor?: string;
 }
 
 /** A model by its id. */
@@ -1836,6 +1841,8 @@ export interface KeptSession {
     provider: string;
     /** Owner: `user:<id>`, `plugin:<id>`, …; absent without a users file. */
     owner?: string;
+    /** Another owner in whose name it works, such as that of the bot that answers in it. */
+    worksFor?: string;
     /** The client that created it, whose tokens its backend receives. */
     client?: string;
     /** Its title. */

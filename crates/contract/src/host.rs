@@ -80,6 +80,10 @@ pub struct SessionRequest {
     /// Text of the first turn. Without it, the session starts without a turn; blank text is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// Another owner in whose name it works, such as that of the bot that answers in it. Its turns run while that owner, too,
+    /// could start a session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub works_for: Option<String>,
 }
 
 /// A model by its id.

@@ -122,6 +122,8 @@ impl Host {
                 }
                 Living::EventStream => self.core.feeds.recheck(),
                 Living::RunningTurn => self.sessions.review_turns(),
+                // With the running turns of their sessions.
+                Living::AgentWork | Living::BotCall => {}
                 Living::LentToken => self.sessions.review_lent_tokens(),
                 Living::Terminal => self.workspace.review_terminals(),
                 // With their connection.
@@ -131,6 +133,7 @@ impl Host {
                 | Living::NotificationLink
                 | Living::PluginConnection
                 | Living::QueuedMessage
+                | Living::SteeringMessage
                 | Living::ToolsEndpoint
                 | Living::Bot
                 | Living::Schedule => {}

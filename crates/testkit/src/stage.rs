@@ -9,6 +9,7 @@ use ostler_contract::wire::StateAction;
 use ostler_contract::wire::state::{ChatInputAnswer, MessageAttachment};
 use ostler_contract::{Call, Frozen, JsonObject, Plugin, Thrown, Value, json};
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 /// The backend `stage`.
 #[derive(Debug, Clone, Default)]
@@ -22,14 +23,28 @@ pub struct Stage {
     forks_at: Option<Value>,
     many_folders: bool,
     names_itself: bool,
+    waits_to_start: bool,
     protected_resources: Value,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    /// How many more sessions may start, where they wait.
+    may_start: Semaphore,
     starts: Mutex<Vec<Start>>,
     told: Mutex<Vec<Value>>,
     name: Mutex<Option<String>>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            may_start: Semaphore::new(0),
+            starts: Mutex::default(),
+            told: Mutex::default(),
+            name: Mutex::default(),
+        }
+    }
 }
 
 /// Parses an action from JSON.
@@ -97,6 +112,17 @@ impl Stage {
         Self { names_itself: true, ..self }
     }
 
+    /// A backend whose sessions wait with their start for [`Self::let_start`].
+    #[must_use]
+    pub fn waiting_to_start(self) -> Self {
+        Self { waits_to_start: true, ..self }
+    }
+
+    /// Lets one more session start.
+    pub fn let_start(&self) {
+        self.shared.may_start.add_permits(1);
+    }
+
     /// A backend that accepts tokens for a resource.
     #[must_use]
     pub fn asking_for(self, resource: &str) -> Self {
@@ -132,15 +158,22 @@ impl Stage {
                     Ok(())
                 })
             }),
-            create: Call::now(move |(start,): (Frozen<Start>,)| {
+            create: Call::new(move |(start,): (Frozen<Start>,)| {
                 let resumed = start.0.resume.clone();
                 self.shared.starts.lock().push(start.0);
                 let name = resumed.unwrap_or_else(|| format!("own-{}", self.started() - 1));
-                let shared = self.shared.clone();
+                let (shared, waiting) =
+                    (self.shared.clone(), self.waits_to_start.then(|| self.shared.clone()));
                 let agent_id = self.names_itself.then(|| {
                     Call::now(move |()| Ok(shared.name.lock().clone().or_else(|| Some(name.clone()))))
                 });
-                Ok(AgentSession { agent_id, ..self.session() })
+                let session = AgentSession { agent_id, ..self.session() };
+                async move {
+                    if let Some(shared) = waiting {
+                        shared.may_start.acquire().await.map_err(Thrown::new)?.forget();
+                    }
+                    Ok(session)
+                }
             }),
             ..Agent::default()
         }

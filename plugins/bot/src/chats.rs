@@ -55,6 +55,7 @@ impl Chats {
         let runs = runs(bot, &request);
         if let Some(record) = self.kept.get.call((id.clone(),)).await?
             && let Some(chat) = read(&record).filter(|_| record.get("runs") == Some(&runs))
+            && works_for(&record).is_none_or(|former| former == bot.owner)
             && self.host.session_kept(chat.session.clone()).await?
         {
             return Ok(Some(chat));
@@ -73,7 +74,7 @@ impl Chats {
         let chat = Chat { uri: uri::default_chat(&session), session };
         let record = json!({
             "id": id, "bot": bot.id, "owner": owner, "key": key,
-            "session": chat.session, "chat": chat.uri, "runs": runs,
+            "session": chat.session, "chat": chat.uri, "runs": runs, "worksFor": bot.owner,
         });
         if let Value::Object(record) = record {
             self.kept.put.call((record,)).await?;
@@ -101,6 +102,7 @@ impl Chats {
                 owner: owner.to_owned(),
                 provider: Some(PROVIDER.to_owned()),
                 title: Some(title),
+                works_for: sessions::works_for(bot, owner),
                 ..SessionRequest::default()
             },
         }
@@ -113,6 +115,11 @@ fn runs(bot: &Bot, request: &SessionRequest) -> Value {
         true => json!([request.provider, request.model.as_ref().map(|model| &model.id), bot.computer]),
         false => json!([request.provider]),
     }
+}
+
+/// The owner of the bot for whom a chat works; none in a record of an earlier version.
+fn works_for(record: &JsonObject) -> Option<&str> {
+    record.get("worksFor").and_then(Value::as_str)
 }
 
 fn read(record: &JsonObject) -> Option<Chat> {

@@ -20,7 +20,13 @@ pub(crate) fn request(bot: &Bot, owner: &str, title: &str) -> SessionRequest {
         },
         title: Some(title.to_owned()),
         prompt: bot.instructions.clone(),
+        works_for: works_for(bot, owner),
     }
+}
+
+/// Returns in whose name a session with a bot works besides that of its own owner.
+pub(crate) fn works_for(bot: &Bot, owner: &str) -> Option<String> {
+    (owner != bot.owner).then(|| bot.owner.clone())
 }
 
 /// Checks that a session of this host belongs to a bot's owner.

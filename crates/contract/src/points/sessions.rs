@@ -125,6 +125,9 @@ pub struct KeptSession {
     /// Owner: `user:<id>`, `plugin:<id>`, …; absent without a users file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
+    /// Another owner in whose name it works, such as that of the bot that answers in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub works_for: Option<String>,
     /// The client that created it, whose tokens its backend receives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,

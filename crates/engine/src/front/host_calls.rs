@@ -131,23 +131,32 @@ impl HostCalls for PluginHostCalls {
                 ));
             }
             let host = &front.core.options.host_name;
-            let wrong = match Owner::parse(&request.owner) {
-                None => Some(Owner::FORMS.to_owned()),
-                // The other hosts of a cluster have sessions of their own root, too.
-                Some(Owner::Root(named)) if named != host && front.core.cluster().is_none() => {
-                    Some(format!("of this host, root:{host}"))
+            let owners = [("owner", Some(&request.owner)), ("worksFor", request.works_for.as_ref())];
+            for (field, owner) in owners {
+                let Some(owner) = owner else { continue };
+                let wrong = match Owner::parse(owner) {
+                    None => Some(Owner::FORMS.to_owned()),
+                    // The other hosts of a cluster have sessions of their own root, too.
+                    Some(Owner::Root(named)) if named != host && front.core.cluster().is_none() => {
+                        Some(format!("of this host, root:{host}"))
+                    }
+                    Some(_) => None,
+                };
+                if let Some(wrong) = wrong {
+                    let what = format!("startSession needs {field} to be {wrong}");
+                    return Err(Thrown::from(RpcError::invalid_params(needs(&caller, &what).message)));
                 }
-                Some(_) => None,
-            };
-            if let Some(wrong) = wrong {
-                let what = format!("startSession needs owner to be {wrong}");
-                return Err(Thrown::from(RpcError::invalid_params(needs(&caller, &what).message)));
             }
-            front.access.require_of(&request.owner, &Grant::of("session", "create"))?;
+            let create = Grant::of("session", "create");
+            front.access.require_of(&request.owner, &create)?;
+            if let Some(owner) = &request.works_for {
+                front.access.require_still(owner, &create)?;
+            }
             let new = NewSession {
                 id: front.core.new_id(),
                 provider: request.provider,
                 owner: Some(request.owner),
+                works_for: request.works_for,
                 working_directories: request.working_directory.iter().map(|path| file_uri(path)).collect(),
                 config: request.config.unwrap_or_default(),
                 title: request.title.as_deref().and_then(crate::core::titles::tidy_title),

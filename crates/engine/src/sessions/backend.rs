@@ -23,6 +23,7 @@ use super::unanswered_calls::{CallRoom, UnansweredCalls};
 use crate::core::lean_channel::{self, Receiver, Sender, WeakSender};
 use crate::core::plugin_folders::PluginFolder;
 use crate::core::tasks;
+use crate::users::Credential;
 
 /// The sending end of a backend's lane. Messages are boxed, because they may be held back before they start.
 #[derive(Debug)]
@@ -69,6 +70,8 @@ pub(super) enum Tell {
         id: String,
         text: String,
         attachments: Option<Vec<MessageAttachment>>,
+        /// Whether its sender may still send it.
+        allowed: Credential,
         taken: oneshot::Sender<bool>,
         room: CallRoom,
     },
@@ -485,8 +488,9 @@ fn begin(session: &AgentSession, tell: Tell) -> CallUnderWay {
                 ostler_contract::live::ready(Err("the backend cannot continue a turn".into())),
             ),
         },
-        Tell::Steer { id, text, attachments, taken, room } => match &session.steer {
-            Some(steer) => {
+        Tell::Steer { id, text, attachments, allowed, taken, room } => match &session.steer {
+            // It has been queued for the next turn, if nobody has waited for so long.
+            Some(steer) if !taken.is_closed() && allowed.is_valid() => {
                 let steered = steer.unbounded((id, text, attachments));
                 Box::pin(async move {
                     let outcome = steered.await;
@@ -495,7 +499,7 @@ fn begin(session: &AgentSession, tell: Tell) -> CallUnderWay {
                     Outcome::Answered(None, outcome.map(|_| ()))
                 })
             }
-            None => {
+            _ => {
                 let _ = taken.send(false);
                 quiet::<()>(None)
             }

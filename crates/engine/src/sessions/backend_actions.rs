@@ -16,7 +16,7 @@ use super::Place;
 use super::actor::Actor;
 use super::backend::Tell;
 use super::chat::{Chat, Streamed};
-use super::mailbox::WorkerOpened;
+use super::mailbox::{ToSession, WorkerOpened};
 use super::turns::{request_of, worker_uri};
 use crate::core::refusals::already_exists;
 
@@ -184,6 +184,9 @@ impl Actor {
         if started.started_at.is_empty() {
             started.started_at = self.core.clock.iso();
         }
+        // Only the host says who sent a message.
+        self.sign(&mut started.message, None, None);
+        let is_refused = self.refusal_of(&started.message).is_some();
         let action = StateAction::ChatTurnStarted(started.clone());
         let before = self.chats[at].before(true);
         self.chats[at].reduce(&action);
@@ -203,6 +206,9 @@ impl Actor {
         }
         let (session, chat) = (self.entry.uri.clone(), self.chats[at].uri.clone());
         self.core.events.raise(Event::TurnStart { session, chat, turn: started.turn_id, sender: None });
+        if is_refused {
+            let _ = self.mailbox.send(ToSession::Review);
+        }
     }
 
     /// Withdraws the requests for approval or client execution that belong to a tool call.

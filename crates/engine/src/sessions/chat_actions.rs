@@ -264,6 +264,7 @@ impl Actor {
         if set.kind == PendingMessageKind::Steering {
             let is_command = self.command_line_of(&set.message).is_some();
             let running = self.chats[at].running().is_some();
+            let allowed = self.may_still_send(&set.message);
             let Some(backend) = self.chats[at].backend.as_mut().filter(|_| running) else {
                 return refuse(NO_TURN_TO_STEER);
             };
@@ -276,6 +277,7 @@ impl Actor {
             match is_command {
                 true => drop(taken),
                 false => backend.tell(Tell::Steer {
+                    allowed,
                     id: set.id.clone(),
                     text: set.message.text.clone(),
                     attachments: set.message.attachments.clone(),

@@ -51,6 +51,8 @@ pub struct NewSession {
     pub provider: Option<String>,
     /// The session's owner.
     pub owner: Option<String>,
+    /// Another owner in whose name the session works.
+    pub works_for: Option<String>,
     /// `file://` URIs; if empty, the host's first directory.
     pub working_directories: Vec<String>,
     /// Which directories are permitted.
@@ -127,6 +129,7 @@ impl Sessions {
             uri: uri::session(&provider, &new.id),
             provider: provider.clone(),
             owner: new.owner.clone(),
+            works_for: new.works_for.clone(),
             client: new.client.clone(),
             title: new.title.clone().unwrap_or_default(),
             created_at: now.clone(),
@@ -192,6 +195,7 @@ pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting
         uri: kept.uri.clone(),
         provider: kept.provider.clone(),
         owner: kept.owner.clone(),
+        works_for: kept.works_for.clone(),
         client: kept.client.clone(),
         origin: kept.origin.clone(),
         scope: kept.scope.clone(),

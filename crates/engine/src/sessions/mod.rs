@@ -154,6 +154,8 @@ pub struct SessionEntry {
     pub provider: String,
     /// The session's owner.
     pub owner: Option<String>,
+    /// Another owner in whose name the session works.
+    works_for: Option<String>,
     /// The origin of the session, if that is not a user.
     pub origin: Option<Value>,
     /// The `{ team, project }` that the session is charged to.

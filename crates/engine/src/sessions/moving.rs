@@ -380,6 +380,7 @@ impl Sessions {
             id: self.core.new_id(),
             provider: Some(from.provider.clone()),
             owner: from.owner.clone(),
+            works_for: from.works_for.clone(),
             working_directories: view.directories().to_vec(),
             config: view.record.values.clone(),
             title: lent.chats.first().map(|chat| chat.state.title.clone()).filter(|title| !title.is_empty()),

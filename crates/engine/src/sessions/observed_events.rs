@@ -65,6 +65,7 @@ impl Actor {
         };
         let mut message = request.message;
         self.sign(&mut message, request.sender.as_deref(), None);
+        let allowed = self.may_still_send(&message);
         let running = self.chats[at].running().is_some();
         let backend = self.chats[at].backend.as_mut().filter(|_| running);
         let bytes = text_in_message(&message);
@@ -80,6 +81,7 @@ impl Actor {
             id: id.clone(),
             text: message.text.clone(),
             attachments: message.attachments.clone(),
+            allowed,
             taken,
             room,
         });

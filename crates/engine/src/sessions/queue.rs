@@ -108,7 +108,10 @@ impl Mailbox {
 fn has_priority(message: &ToSession) -> bool {
     match message {
         ToSession::Dispatch(dispatch) => dispatch.row.class == Class::Cancel,
-        ToSession::Dispose { .. } | ToSession::Close { .. } | ToSession::Abandon { .. } => true,
+        ToSession::Review
+        | ToSession::Dispose { .. }
+        | ToSession::Close { .. }
+        | ToSession::Abandon { .. } => true,
         _ => false,
     }
 }
@@ -210,7 +213,12 @@ impl Inbox {
     /// Whether the priority lane contains the end of the session.
     pub fn is_ending(&self) -> bool {
         let waiting = self.lane.waiting.lock();
-        waiting.iter().any(|posted| !matches!(posted.message, ToSession::Dispatch(_)))
+        waiting.iter().any(|posted| !matches!(posted.message, ToSession::Dispatch(_) | ToSession::Review))
+    }
+
+    /// Whether the priority lane contains a review of the running turns.
+    pub fn is_reviewing(&self) -> bool {
+        self.lane.waiting.lock().iter().any(|posted| matches!(posted.message, ToSession::Review))
     }
 
     /// Returns the senders of the messages in the priority lane.
@@ -279,6 +287,12 @@ impl Actor {
     /// handled before it.
     pub(super) fn take_priority(&mut self, inbox: &mut Inbox) {
         while let Some(posted) = inbox.next_priority() {
+            if let ToSession::Review = posted.message {
+                // What may not run stops now, and ends in its turn.
+                self.stop_refused();
+                inbox.put_last(posted);
+                continue;
+            }
             let ToSession::Dispatch(cancel) = &posted.message else {
                 // The session ends, so running turns are cancelled now. Earlier messages are still handled, so that
                 // neither emitted actions nor requests are lost.

@@ -10,8 +10,10 @@ use ostler_protocol::wire::state::{Message, MessageKind};
 use ostler_protocol::{RpcError, names};
 
 use super::actor::Actor;
+use super::chat::Chat;
 use super::command_lines::command_of;
 use super::{SessionEntry, Sessions, ToSession};
+use crate::users::Credential;
 
 /// The fact with the sender of a message: `user:<id>`, `root:<host>` or `plugin:<id>`.
 const SENDER: &str = "sender";
@@ -72,18 +74,7 @@ impl Actor {
     pub(super) fn refusal_of(&self, message: &Message) -> Option<TurnRefusal> {
         let access = &self.sessions.access;
         let sender = sender_of(message);
-        let is_of_plugin = |sender: &str| matches!(Owner::parse(sender), Some(Owner::Plugin(_)));
-        let asked = match (&message.origin.kind, sender.as_deref()) {
-            (MessageKind::User, Some(sender)) if !is_of_plugin(sender) => {
-                access.require_still(sender, &Grant::of("chat", "send"))
-            }
-            // Automations, agents and plugins, such as a bot's webhook, act for the owner of the session.
-            (MessageKind::Automation | MessageKind::Agent, _) | (MessageKind::User, Some(_)) => {
-                self.sessions.may_work_for_owner(&self.entry)
-            }
-            _ => Ok(()),
-        };
-        if let Err(refused) = asked {
+        if let Err(refused) = self.sessions.may_send(&self.entry, &message.origin.kind, sender.as_deref()) {
             return Some(TurnRefusal::by_grants(refused.message));
         }
         self.command_line_of(message)?;
@@ -97,33 +88,94 @@ impl Actor {
 }
 
 impl Actor {
-    /// Ends the running turns whose sender may no longer run them.
+    /// Ends the running turns whose sender may no longer run them, and closes the backends that do nothing for anybody else when
+    /// nobody may work for the owner.
     pub(super) async fn review_turns(&mut self) {
-        let active = |actor: &Self, at: usize| {
-            // A worker's turn ends with that of its lead.
-            let turn = actor.chats[at].state.active_turn.as_ref().filter(|_| !actor.chats[at].is_worker())?;
-            Some((actor.chats[at].number, turn.id.clone(), actor.refusal_of(&turn.message)?))
-        };
-        let ending: Vec<_> = (0..self.chats.len()).filter_map(|at| active(self, at)).collect();
-        for (chat, turn, why) in ending {
+        self.stop_refused();
+        for (chat, turn, why) in self.refused_turns() {
             // Its sender may cancel it meanwhile, and the end of another turn may close a worker's chat.
             let Some(at) = self.chat_numbered(chat) else { continue };
             if self.chats[at].running() == Some(turn.as_str()) {
-                self.cancel_backend(at, turn);
                 self.fail_turn(at, why.error_type, why.message).await;
             }
         }
+        if self.sessions.may_work_for_owner(&self.entry).is_err() {
+            self.close_idle_backends().await;
+        }
+    }
+
+    /// Tells the backends to stop the turns whose sender may no longer run them.
+    pub(super) fn stop_refused(&mut self) {
+        for (chat, turn, _) in self.refused_turns() {
+            if let Some(at) = self.chat_numbered(chat) {
+                self.cancel_backend(at, turn);
+            }
+        }
+    }
+
+    /// The running turns whose sender may no longer run them: the number of the chat, the turn, and why.
+    fn refused_turns(&self) -> Vec<(u64, String, TurnRefusal)> {
+        // A worker's turn ends with that of its lead.
+        let chats = self.chats.iter().filter(|chat| !chat.is_worker());
+        let refused = chats.filter_map(|chat| {
+            let turn = chat.state.active_turn.as_ref()?;
+            Some((chat.number, turn.id.clone(), self.refusal_of(&turn.message)?))
+        });
+        refused.collect()
+    }
+
+    /// Closes the backends without a running turn, and with them what they do in the background. The next turn starts another.
+    async fn close_idle_backends(&mut self) {
+        let idle = |chat: &Chat| chat.running().is_none() && chat.backend.is_some();
+        let idle: Vec<u64> = self.chats.iter().filter(|chat| idle(chat)).map(|chat| chat.number).collect();
+        for lead in idle {
+            let is_worker = |chat: &&Chat| chat.lead == Some(lead);
+            let workers: Vec<u64> = self.chats.iter().filter(is_worker).map(|chat| chat.number).collect();
+            for worker in workers {
+                if let Some(at) = self.chat_numbered(worker) {
+                    self.cancel_running(at).await;
+                }
+            }
+            if let Some(at) = self.chat_numbered(lead) {
+                self.restart_backend(at);
+            }
+        }
+    }
+
+    /// What tells, when a steering message reaches the backend, whether its sender may still send it.
+    pub(super) fn may_still_send(&self, message: &Message) -> Credential {
+        let (sessions, entry) = (self.sessions.clone(), self.entry.clone());
+        let (kind, sender) = (message.origin.kind.clone(), sender_of(message));
+        Credential::new(move || sessions.may_send(&entry, &kind, sender.as_deref()).is_ok())
     }
 }
 
 impl Sessions {
-    /// Checks that the work of a session may go on in its owner's name, who may have lost grants, or have been removed.
+    /// Checks that a message may be sent now. Automations, agents and plugins, such as a bot's webhook, act for the owner of the
+    /// session.
+    fn may_send(
+        &self,
+        entry: &SessionEntry,
+        kind: &MessageKind,
+        sender: Option<&str>,
+    ) -> Result<(), RpcError> {
+        let is_of_plugin = |sender: &str| matches!(Owner::parse(sender), Some(Owner::Plugin(_)));
+        match (kind, sender) {
+            (MessageKind::User, Some(sender)) if !is_of_plugin(sender) => {
+                self.access.require_still(sender, &Grant::of("chat", "send"))
+            }
+            _ => self.may_work_for_owner(entry),
+        }
+    }
+
+    /// Checks that the work of a session may go on in the name of its owner and of whomever else it works for, who may have lost
+    /// grants, or have been removed.
     ///
     /// # Errors
-    /// `-32009` if the owner could not start the session now.
+    /// `-32009` if one of them could not start the session now.
     pub(super) fn may_work_for_owner(&self, entry: &SessionEntry) -> Result<(), RpcError> {
-        let owner = entry.owner.as_deref();
-        owner.map_or(Ok(()), |owner| self.access.require_still(owner, &Grant::of("session", "create")))
+        let mut owners = entry.owner.iter().chain(&entry.works_for);
+        owners.try_for_each(|owner| self.access.require_still(owner, &Grant::of("session", "create")))
     }
 
     /// Ends the running turns whose sender may no longer run them, after users have changed.

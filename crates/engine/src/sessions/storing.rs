@@ -359,6 +359,9 @@ impl Actor {
             if inbox.is_ending() {
                 self.stop_backends();
             }
+            if inbox.is_reviewing() {
+                self.stop_refused();
+            }
             let mut waiting: Vec<(ConnectionId, Option<Place>)> =
                 self.again.iter().filter_map(|posted| sender_of(&posted.message)).collect();
             waiting.extend(inbox.priority_senders().into_iter().map(|connection| (connection, None)));

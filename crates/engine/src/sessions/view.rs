@@ -124,6 +124,7 @@ impl SessionEntry {
             uri: self.uri.clone(),
             provider: self.provider.clone(),
             owner: self.owner.clone(),
+            works_for: self.works_for.clone(),
             client: self.client.clone(),
             title: title.to_owned(),
             created_at: view.summary.created_at.clone(),

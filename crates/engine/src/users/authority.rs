@@ -25,6 +25,10 @@ pub enum Living {
     QueuedMessage,
     /// A running turn.
     RunningTurn,
+    /// A message for a running turn that the agent has not received.
+    SteeringMessage,
+    /// What an agent does by itself: a turn that it begins, work in the background.
+    AgentWork,
     /// A terminal that a client opened.
     Terminal,
     /// The tools endpoint of a session.
@@ -33,6 +37,8 @@ pub enum Living {
     LentToken,
     /// A bot, which answers in its owner's name.
     Bot,
+    /// A call that a bot has accepted.
+    BotCall,
     /// An automation, which starts by itself in its owner's name.
     Schedule,
 }
@@ -59,10 +65,13 @@ impl Living {
         Self::PluginConnection,
         Self::QueuedMessage,
         Self::RunningTurn,
+        Self::SteeringMessage,
+        Self::AgentWork,
         Self::Terminal,
         Self::ToolsEndpoint,
         Self::LentToken,
         Self::Bot,
+        Self::BotCall,
         Self::Schedule,
     ];
 
@@ -77,10 +86,13 @@ impl Living {
             Self::PluginConnection => "the connection of a plugin",
             Self::QueuedMessage => "a message in a queue",
             Self::RunningTurn => "a running turn",
+            Self::SteeringMessage => "a message for a running turn that the agent has not received",
+            Self::AgentWork => "what an agent does by itself: a turn that it begins, work in the background",
             Self::Terminal => "a terminal that a client opened",
             Self::ToolsEndpoint => "the tools endpoint of a session",
             Self::LentToken => "a token that a client lent to the agent of a session or a chat",
             Self::Bot => "a bot, which answers in its owner's name",
+            Self::BotCall => "a call that a bot has accepted",
             Self::Schedule => "an automation, which starts in its owner's name",
         }
     }
@@ -102,6 +114,12 @@ impl Living {
                 "its turn fails with `permission` and the reason, and neither agent nor shell receives it"
             }
             Self::RunningTurn => "it is cancelled at the agent and fails with `permission` and the reason",
+            Self::SteeringMessage => {
+                "the agent does not receive it; it is queued, and its turn fails with `permission` and the reason"
+            }
+            Self::AgentWork => {
+                "its turns end as a running turn does; an agent that runs no turn for anybody else ends"
+            }
             Self::Terminal => "its processes end, and it leaves the list",
             Self::ToolsEndpoint => {
                 "`initialize` and `tools/list` stay as they are; each call is answered as a failed call with the reason"
@@ -110,6 +128,9 @@ impl Living {
                 "no agent that starts later receives it; the host cannot take it from one that runs"
             }
             Self::Bot => "its endpoints answer 409 with the reason",
+            Self::BotCall => {
+                "its turn ends as a running turn does, or fails as that of a message in a queue, and its callback says so"
+            }
             Self::Schedule => {
                 "its next run is refused with the reason, which the log and the list of runs show"
             }
@@ -123,11 +144,14 @@ impl Living {
             | Self::Subscription
             | Self::EventStream
             | Self::RunningTurn
+            | Self::AgentWork
+            | Self::BotCall
             | Self::Terminal
             | Self::LentToken => Ends::AtOnce,
             Self::SignIn
             | Self::NotificationLink
             | Self::QueuedMessage
+            | Self::SteeringMessage
             | Self::ToolsEndpoint
             | Self::Bot
             | Self::Schedule => Ends::AtItsNextUse,

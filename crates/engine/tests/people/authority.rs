@@ -5,7 +5,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ostler_contract::points::{Terminal, TerminalEvents, TerminalRequest, TerminalStore};
+use ostler_contract::host::SessionRequest;
+use ostler_contract::points::{Emit, Terminal, TerminalEvents, TerminalRequest, TerminalStore};
 use ostler_contract::{Call, Plugin, Value, json};
 use ostler_engine::users::{Ends, Living, UsersFile, hash_of};
 use ostler_engine::{People, Principal};
@@ -16,8 +17,10 @@ use ostler_testkit::{MemoryHost, RawClient, SIGN_IN, Stage, action};
 use parking_lot::Mutex;
 
 const SESSION: &str = "stage:/1";
+/// The session in which the agent works by itself.
+const ALONE: &str = "stage:/2";
 const SHELL: &str = "ahp-terminal:/ben";
-const DAN: &str = "dan's";
+pub const DAN: &str = "dan's";
 /// A resource that the agent takes tokens for.
 const MODELS: &str = "https://models.example";
 
@@ -32,6 +35,10 @@ enum Change {
     RoleEmptied,
     /// The role is removed.
     RoleRemoved,
+    /// The role keeps the grants of terminals only.
+    SessionsLost,
+    /// The role keeps the grants of sessions only.
+    TerminalsLost,
     /// The user leaves the team that gave a part of the grants.
     TeamLeft,
     /// The user has another personal token.
@@ -42,11 +49,13 @@ enum Change {
     Unrelated,
 }
 
-const CHANGES: [Change; 8] = [
+const CHANGES: [Change; 10] = [
     Change::Removed,
     Change::Demoted,
     Change::RoleEmptied,
     Change::RoleRemoved,
+    Change::SessionsLost,
+    Change::TerminalsLost,
     Change::TeamLeft,
     Change::TokenReplaced,
     Change::SignedOut,
@@ -54,11 +63,26 @@ const CHANGES: [Change; 8] = [
 ];
 
 impl Change {
-    /// Whether ben, the user, may do nothing afterwards, whoever asks in his name.
-    fn takes_grants(self) -> bool {
+    /// Whether ben, the user, may do nothing with sessions afterwards, whoever asks in his name.
+    fn takes_sessions(self) -> bool {
         match self {
-            Self::Removed | Self::Demoted | Self::RoleEmptied | Self::RoleRemoved => true,
-            Self::TeamLeft | Self::TokenReplaced | Self::SignedOut | Self::Unrelated => false,
+            Self::Removed | Self::Demoted | Self::RoleEmptied | Self::RoleRemoved | Self::SessionsLost => {
+                true
+            }
+            Self::TerminalsLost
+            | Self::TeamLeft
+            | Self::TokenReplaced
+            | Self::SignedOut
+            | Self::Unrelated => false,
+        }
+    }
+
+    /// Whether ben may do nothing with terminals afterwards.
+    fn takes_terminals(self) -> bool {
+        match self {
+            Self::SessionsLost => false,
+            Self::TerminalsLost => true,
+            _ => self.takes_sessions(),
         }
     }
 
@@ -73,6 +97,8 @@ impl Change {
             Self::Removed => drop(users["users"].as_array_mut().unwrap().remove(0)),
             Self::Demoted => users["users"][0]["roles"] = json!(["none"]),
             Self::RoleEmptied => users["roles"]["works"] = json!([]),
+            Self::SessionsLost => users["roles"]["works"] = json!(["terminal:*"]),
+            Self::TerminalsLost => users["roles"]["works"] = json!(["session:*"]),
             Self::RoleRemoved => drop(users["roles"].as_object_mut().unwrap().shift_remove("works")),
             Self::TeamLeft => users["users"][0]["memberships"] = json!([]),
             Self::TokenReplaced => users["users"][0]["token"] = json!(hash_of("new")),
@@ -87,7 +113,7 @@ impl Change {
     }
 }
 
-fn file() -> Value {
+pub fn file() -> Value {
     json!({
         "teams": { "core": { "title": "Core" } },
         "projects": { "site": { "title": "Site" } },
@@ -99,7 +125,7 @@ fn file() -> Value {
     })
 }
 
-fn set(host: &MemoryHost, file: &Value) {
+pub fn set(host: &MemoryHost, file: &Value) {
     host.host.access.gate.people().unwrap().set(UsersFile::parse(&file.to_string()).unwrap()).unwrap();
     host.host.review_authority();
 }
@@ -111,10 +137,12 @@ struct Work {
     ben: RawClient,
     dan: RawClient,
     chat: String,
+    /// The chat in which a bot of ben has accepted a call.
+    called: String,
     closed: Arc<Mutex<Vec<String>>>,
 }
 
-async fn client(host: &MemoryHost, name: &str, token: &str) -> RawClient {
+pub async fn client(host: &MemoryHost, name: &str, token: &str) -> RawClient {
     let mut client = host.raw();
     client.initialize(name).await;
     client.request("authenticate", json!({ "resource": SIGN_IN, "token": token })).await.unwrap();
@@ -175,13 +203,42 @@ async fn work() -> Work {
     caller.initialize("caller").await;
     caller.dispatch(&chat, 1, queued("q3", "By plugin.")).await;
     ben.actions_until("chat/pendingMessageSet").await;
-    Work { host, stage, ben, dan, chat, closed }
+    // As a bot of ben does for whoever calls it.
+    let request = SessionRequest {
+        owner: "root:localhost".to_owned(),
+        provider: Some("stage".to_owned()),
+        works_for: Some("user:ben".to_owned()),
+        ..SessionRequest::default()
+    };
+    let called = uri::default_chat(&host.plugin("caller").start_session(request).await.unwrap());
+    caller.request("subscribe", json!({ "channel": called })).await.unwrap();
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "t1", "message": { "text": "A call." } });
+    caller.dispatch(&called, 2, turn).await;
+    caller.actions_until("chat/turnStarted").await;
+    ben.request("createSession", json!({ "channel": ALONE })).await.unwrap();
+    let alone = uri::default_chat(ALONE);
+    ben.request("subscribe", json!({ "channel": alone })).await.unwrap();
+    stage.emit(2, Emit::Chat, own_turn("By itself."));
+    ben.actions_until("chat/turnStarted").await;
+    Work { host, stage, ben, dan, chat, called, closed }
+}
+
+/// A turn that the agent begins, in which it says that dan had sent the message.
+fn own_turn(text: &str) -> Value {
+    let message =
+        json!({ "text": text, "origin": { "kind": "user" }, "_meta": { "ostler.sender": "user:dan" } });
+    json!({ "type": "chat/turnStarted", "turnId": text, "startedAt": "", "message": message })
 }
 
 impl Work {
     /// The turns of the chat as an administrator sees them: each message, with how its turn ended.
     async fn turns(&mut self) -> Vec<(String, Option<String>)> {
-        let state = self.dan.request("subscribe", json!({ "channel": self.chat })).await.unwrap();
+        let chat = self.chat.clone();
+        self.turns_of(&chat).await
+    }
+
+    async fn turns_of(&mut self, chat: &str) -> Vec<(String, Option<String>)> {
+        let state = self.dan.request("subscribe", json!({ "channel": chat })).await.unwrap();
         let state = &state["snapshot"]["state"];
         let error = |turn: &Value| {
             let parts = turn["responseParts"].as_array().cloned().unwrap_or_default();
@@ -208,7 +265,7 @@ impl Work {
     }
 
     /// Whether a kind of thing goes on after a change.
-    async fn goes_on(&mut self, living: Living) -> Option<bool> {
+    async fn goes_on(&mut self, living: Living, change: Change) -> Option<bool> {
         Some(match living {
             Living::Connection => self.ben.request("listSessions", json!({})).await.is_ok(),
             Living::Subscription => {
@@ -231,12 +288,34 @@ impl Work {
                 assert_eq!(cancelled, failed);
                 !failed
             }
+            Living::AgentWork => {
+                let alone = uri::default_chat(ALONE);
+                let refused = |text: &str| (text.to_owned(), Some("permission".to_owned()));
+                if !self.turns_of(&alone).await.contains(&refused("By itself.")) {
+                    return Some(true);
+                }
+                self.stage.emit(2, Emit::Chat, own_turn("Again."));
+                self.stage.wait_told("close").await;
+                // The review that the turn causes follows it.
+                for _ in 0..1000 {
+                    if self.turns_of(&alone).await.contains(&refused("Again.")) {
+                        return Some(false);
+                    }
+                }
+                panic!("a turn that the agent begins afterwards runs")
+            }
+            Living::BotCall => {
+                let called = self.called.clone();
+                let turns = self.turns_of(&called).await;
+                !turns.contains(&("A call.".to_owned(), Some("permission".to_owned())))
+            }
             Living::QueuedMessage => {
                 self.finish().await;
                 let turns = self.turns().await;
                 let of = |text: &str| turns.iter().find(|(said, _)| said == text).unwrap().1.clone();
                 let refused = |text: &str| of(text).as_deref() == Some("permission");
-                assert_eq!(refused("And on."), refused("!and a command"), "{turns:?}");
+                let is_command_refused = change.takes_sessions() || change.takes_terminals();
+                assert_eq!(refused("!and a command"), is_command_refused, "{turns:?}");
                 assert_eq!(refused("And on."), refused("By plugin."), "{turns:?}");
                 !refused("And on.")
             }
@@ -261,6 +340,7 @@ impl Work {
             | Living::NotificationLink
             | Living::PluginConnection
             | Living::LentToken
+            | Living::SteeringMessage
             | Living::Schedule => return None,
         })
     }
@@ -269,8 +349,9 @@ impl Work {
 /// Whether a kind of thing may go on after a change.
 fn may_go_on(living: Living, change: Change) -> bool {
     match living {
-        Living::Connection | Living::Subscription => !change.takes_grants() && !change.takes_identity(),
-        _ => !change.takes_grants(),
+        Living::Connection | Living::Subscription => !change.takes_sessions() && !change.takes_identity(),
+        Living::Terminal => !change.takes_terminals(),
+        _ => !change.takes_sessions(),
     }
 }
 
@@ -280,7 +361,7 @@ async fn everything_ends_with_the_authority_that_it_lives_by() {
         let mut work = work().await;
         change.make(&work.host, &mut work.ben).await;
         for living in Living::ALL {
-            let Some(goes_on) = work.goes_on(*living).await else { continue };
+            let Some(goes_on) = work.goes_on(*living, change).await else { continue };
             assert_eq!(goes_on, may_go_on(*living, change), "{living:?} after {change:?}");
         }
     }
@@ -372,6 +453,10 @@ fn elsewhere(living: Living) -> Option<(&'static str, &'static str)> {
             "crates/engine/tests/people/authority.rs",
             "an_agent_gets_no_token_of_a_user_who_has_no_grants",
         )),
+        Living::SteeringMessage => Some((
+            "crates/engine/tests/people/steering.rs",
+            "a_message_for_a_turn_is_not_delivered_after_its_sender_is_removed",
+        )),
         Living::Schedule => Some((
             "crates/engine/tests/automations/owners.rs",
             "an_event_that_wakes_nothing_for_a_missing_grant_is_logged",
@@ -385,7 +470,7 @@ async fn each_kind_that_ends_has_a_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut work = work().await;
     for living in Living::ALL.iter().filter(|living| living.ends() != Ends::WithTheDaemon) {
-        if work.goes_on(*living).await.is_some() {
+        if work.goes_on(*living, Change::Unrelated).await.is_some() {
             continue;
         }
         let (file, test) = elsewhere(*living).unwrap_or_else(|| panic!("nothing drives {living:?}"));

@@ -10,6 +10,7 @@ mod issuers;
 mod pages;
 mod people;
 mod policies;
+mod steering;
 mod strangers;
 mod unknown;
 mod unread;
