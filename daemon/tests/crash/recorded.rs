@@ -140,6 +140,8 @@ pub struct Recorded {
     /// Files in the middle of whose change the process was killed, and whether that happened to a name.
     cut: BTreeSet<usize>,
     is_name_cut: bool,
+    /// The files in the middle of whose move it was killed, each with the path where it went.
+    cut_moves: Vec<(usize, PathBuf)>,
 }
 
 impl Recorded {
@@ -152,6 +154,7 @@ impl Recorded {
             unnamed: HashMap::new(),
             cut: BTreeSet::new(),
             is_name_cut: false,
+            cut_moves: Vec::new(),
         };
         recorded.take(top, 0);
         for node in &mut recorded.nodes {
@@ -260,6 +263,21 @@ impl Recorded {
         match self.open_node(argument.trim_end_matches(')')) {
             Some((_, node)) if !name.ends_with("at") => drop(self.cut.insert(node)),
             _ => self.is_name_cut = true,
+        }
+        if name.starts_with("rename") {
+            let arguments = call.split_once('(').map_or("", |(_, rest)| rest);
+            let paths: Vec<PathBuf> = arguments
+                .split(", ")
+                .filter(|argument| argument.starts_with('"'))
+                .filter_map(|argument| argument.split('"').nth(1))
+                .map(|path| PathBuf::from(text(path)))
+                .collect();
+            // A path that is not whole names no file here.
+            if let [from, to] = &paths[..]
+                && let Some(node) = self.node(from)
+            {
+                self.cut_moves.push((node, to.clone()));
+            }
         }
     }
 
@@ -485,7 +503,10 @@ impl Recorded {
                 let there = fs::read(path).unwrap();
                 let recorded = self.nodes[node].bytes(changes.len());
                 // The process was killed while it moved another file here.
-                let is_moved = || self.is_name_cut && self.nodes.iter().any(|other| other.is_whole(&there));
+                let is_moved = || {
+                    let mut moves = self.cut_moves.iter().filter(|(_, to)| to == path);
+                    moves.any(|(from, _)| self.nodes[*from].is_whole(&there))
+                };
                 let differs = || there.iter().zip(&recorded).position(|(there, recorded)| there != recorded);
                 assert!(
                     there == recorded || is_moved(),
