@@ -102,6 +102,8 @@ impl Host {
         self.core.reach(Stage::Built);
         self.automations.clone().load_automations().await;
         tasks::spawn(self.core.clone().probe_agents());
+        // The runs are known by now, so that those whose messages wait are told apart.
+        tasks::spawn(self.sessions.clone().continue_waiting());
     }
 
     /// Disconnects every client.

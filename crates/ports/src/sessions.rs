@@ -115,6 +115,7 @@ impl SqliteSessions {
             page: Some(member!(self, Self::page)),
             session_of_chat: Some(member!(self, Self::session_of_chat)),
             drafts: Some(member!(self, Self::drafts)),
+            waiting: Some(member!(self, Self::waiting)),
             count: Some(member!(self, Self::count)),
             turns: Some(member!(self, Self::turns)),
             set_turn: Some(member!(self, Self::set_turn)),
@@ -284,6 +285,18 @@ impl SqliteSessions {
     fn drafts(&self, (): ()) -> Pending<Vec<String>> {
         self.db.read(|db| {
             let mut asked = db.prepare_cached("SELECT id FROM sessions WHERE draft IS NOT NULL")?;
+            Ok(asked.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+        })
+    }
+
+    fn waiting(&self, (): ()) -> Pending<Vec<String>> {
+        self.db.read(|db| {
+            // The condition is that of the index.
+            let mut asked = db.prepare_cached(
+                "SELECT session FROM session_chats
+                 WHERE instr(chats, '\"queued\":[') > 0 OR instr(chats, '\"starting\":{') > 0
+                 ORDER BY session",
+            )?;
             Ok(asked.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
         })
     }

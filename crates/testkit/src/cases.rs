@@ -336,7 +336,7 @@ pub fn at_once(store: SessionStore) -> SessionStore {
     all!(
         flags set_flags config set_config artifacts set_artifacts pull_requests set_pull_requests chat_title
         set_chat_title chats set_chats sessions forget;
-        all session page session_of_chat drafts count turns set_turn drop_turns annotations set_annotations
+        all session page session_of_chat drafts waiting count turns set_turn drop_turns annotations set_annotations
         set_attachment attachment close
     )
 }

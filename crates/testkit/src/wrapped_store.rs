@@ -123,7 +123,7 @@ pub fn wrapped_store(store: &SessionStore, with: &impl WrapCall) -> SessionStore
         flags false, set_flags true, config false, set_config true, artifacts false, set_artifacts true,
         pull_requests false, set_pull_requests true, chat_title false, set_chat_title true, chats false,
         set_chats true, sessions false, forget true,;
-        all false, session false, page false, session_of_chat false, drafts false, count false, turns false,
+        all false, session false, page false, session_of_chat false, drafts false, waiting false, count false, turns false,
         set_turn true, drop_turns true, annotations false, set_annotations true, set_attachment true,
         attachment false,
     )

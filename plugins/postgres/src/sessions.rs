@@ -187,6 +187,16 @@ impl Sessions {
             drafts: Some(member!(self, |store: &Arc<Self>, ()| {
                 store.ids("SELECT id FROM sessions WHERE draft ORDER BY number", vec![], |ids| ids)
             })),
+            waiting: Some(member!(self, |store: &Arc<Self>, ()| {
+                store.ids(
+                    "SELECT session FROM session_parts
+                     WHERE part = 'chats'
+                        AND (strpos(value, '\"queued\":[') > 0 OR strpos(value, '\"starting\":{') > 0)
+                     ORDER BY session",
+                    vec![],
+                    |ids| ids,
+                )
+            })),
             count: Some(member!(self, |store: &Arc<Self>, ()| store.count())),
             turns: Some(member!(self, |store: &Arc<Self>, (id, chat)| store.turns(id, chat))),
             set_turn: Some(member!(self, |store: &Arc<Self>, arguments| store.set_turn(arguments))),

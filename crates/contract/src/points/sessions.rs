@@ -53,6 +53,9 @@ pub struct SessionStore {
     pub session_of_chat: Option<Call<fn(chat: String) -> Option<String>>>,
     /// The ids of the sessions with `draft`.
     pub drafts: Option<Call<fn() -> Vec<String>>>,
+    /// The ids of the sessions with a chat that has `queued` or `starting`, whose messages the host sends to their agents after its
+    /// start. Without it, they wait until somebody uses the session.
+    pub waiting: Option<Call<fn() -> Vec<String>>>,
     /// The number of sessions. Without it, the host counts `sessions()`.
     pub count: Option<Call<fn() -> u64>>,
     /// The turns of a chat, oldest first. Without all three turn functions, the host stores turns itself.
@@ -301,6 +304,13 @@ pub struct KeptChat {
     /// Time of the last change, ISO 8601. Default: the one of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_at: Option<String>,
+}
+
+impl KeptChat {
+    /// Returns whether messages wait in it.
+    pub fn waits(&self) -> bool {
+        !self.queued.is_empty() || self.starting.is_some()
+    }
 }
 
 /// A client whose tokens the backend of a chat receives.

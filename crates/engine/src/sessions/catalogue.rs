@@ -291,7 +291,7 @@ impl Sessions {
 
     /// Returns the session with an id, from memory or from the store; none if another host serves it. Only for work of this host:
     /// to a client, a session of another host is not absent.
-    async fn session_here(&self, id: &str) -> Read<Option<Arc<SessionEntry>>> {
+    pub(super) async fn session_here(&self, id: &str) -> Read<Option<Arc<SessionEntry>>> {
         match self.session_anywhere(id).await {
             Read::Unknown(why) if SessionElsewhere::is(&why.0) => Read::Known(None),
             read => read,

@@ -20,6 +20,7 @@ mod client_settings;
 mod client_versions;
 mod command_lines;
 pub(crate) mod config;
+mod continuing;
 mod counts;
 mod create;
 pub(crate) mod create_chat_tool;
@@ -141,6 +142,8 @@ pub struct Sessions {
     /// The sessions removed while listings are in progress.
     removals: Mutex<listing::Removals>,
     tools_server: OnceLock<OpenToolsServer>,
+    /// Locked while sessions with queued messages are woken.
+    continuing: tokio::sync::Mutex<()>,
 }
 
 /// One session, awake or asleep.
@@ -262,6 +265,7 @@ impl Sessions {
             drafts: Mutex::default(),
             removals: Mutex::default(),
             tools_server: OnceLock::new(),
+            continuing: tokio::sync::Mutex::default(),
         });
         sessions.workspace.set_sessions(sessions.me.clone());
         sessions

@@ -371,6 +371,26 @@ async fn a_broken_turn_leaves_nothing_open_and_the_queue_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_waited_goes_on_although_nobody_opens_its_session() {
+    for how in [Disturbance::Stops, Disturbance::Killed] {
+        let mut world = World::new().await;
+        world.begin("t1").await;
+        world.queue("q1").await;
+        world.disturb(how).await;
+        let begun = |world: &World| world.stage.told().iter().any(|told| told["begin"][1] == "q1");
+        for _ in 0..1000 {
+            if begun(&world) {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        assert!(begun(&world), "{how:?}");
+        // One without a queue stays asleep.
+        assert_eq!(world.stage.started(), 2, "{how:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_that_works_in_the_background_does_not_sleep() {
     let mut world = World::new().await;
     world.begin("t1").await;

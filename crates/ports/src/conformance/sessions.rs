@@ -1,6 +1,6 @@
 use ostler_contract::points::{
     AnnotationCounts, KeptAttachment, KeptChat, KeptDraft, KeptSession, KeptTurn, ListedPlace, SessionFlags,
-    SessionStore, StoredSession,
+    SessionStore, StartingTurn, StoredSession,
 };
 use ostler_contract::protocol::wire::state::{Message, MessageKind, MessageOrigin, Turn, TurnState};
 use ostler_contract::{JsonObject, Value, json};
@@ -308,6 +308,30 @@ async fn lists_in_pages(store: &SessionStore) {
         store.set_config.unbounded(("f".into(), begun("echo:/f"))).await.unwrap();
         assert_eq!(drafts.unbounded(()).await.unwrap(), [""; 0]);
         store.forget.unbounded(("f".into(),)).await.unwrap();
+    }
+    if let Some(waiting) = &store.waiting {
+        assert_eq!(waiting.unbounded(()).await.unwrap(), [""; 0]);
+        let message = json!({ "id": "q", "message": { "text": "\"queued\":[ \"starting\":{" } });
+        let starting = StartingTurn { turn: "t".into(), queued: message.clone() };
+        let title = Some("\"queued\":[".to_owned());
+        let chats = [
+            KeptChat { queued: vec![message], ..KeptChat::default() },
+            KeptChat { starting: Some(starting), ..KeptChat::default() },
+            KeptChat { title, ..KeptChat::default() },
+        ];
+        let ids = ["w1", "w2", "w3"];
+        for (id, chat) in ids.iter().zip(chats) {
+            store.set_config.unbounded(((*id).into(), begun(&format!("echo:/{id}")))).await.unwrap();
+            let chat = KeptChat { uri: format!("ahp-chat:/{id}"), ..chat };
+            store.set_chats.unbounded(((*id).into(), vec![KeptChat::default(), chat])).await.unwrap();
+        }
+        assert_eq!(waiting.unbounded(()).await.unwrap(), ["w1", "w2"]);
+        store.set_chats.unbounded(("w1".into(), vec![KeptChat::default()])).await.unwrap();
+        assert_eq!(waiting.unbounded(()).await.unwrap(), ["w2"]);
+        for id in ids {
+            store.forget.unbounded((id.into(),)).await.unwrap();
+        }
+        assert_eq!(waiting.unbounded(()).await.unwrap(), [""; 0]);
     }
     if let Some(page) = &store.page {
         let after = |listed: &StoredSession| ListedPlace {

@@ -148,6 +148,10 @@ const VERSIONS: &[&str] = &["
         DELETE FROM automation_run_facts WHERE number = OLD.number;
         DELETE FROM automation_run_words WHERE rowid = OLD.number;
     END;
+", "
+    -- Names of fields: quotation marks inside of a string are escaped. Two fields of a message may have the names as well.
+    CREATE INDEX session_chats_waiting ON session_chats (session)
+        WHERE instr(chats, '\"queued\":[') > 0 OR instr(chats, '\"starting\":{') > 0;
 "];
 
 /// Rejects a database that is not from ostler, or from a newer version.

@@ -113,6 +113,13 @@ pub fn store(own: &M) -> SessionStore {
                 stored.filter(|(_, row)| is_draft(row)).map(|(id, _)| id.clone()).collect()
             })
         })),
+        waiting: Some(member!(own, |member: &M, ()| {
+            member.read(|tables| {
+                let stored = tables.sessions.stored().into_iter();
+                let waits = |row: &SessionRow| row.chats.iter().any(KeptChat::waits);
+                stored.filter(|(_, row)| waits(row)).map(|(id, _)| id.clone()).collect()
+            })
+        })),
         count: Some(member!(own, |member: &M, ()| {
             member.read(|tables| tables.sessions.stored().len() as u64)
         })),
