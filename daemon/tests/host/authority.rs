@@ -214,6 +214,42 @@ async fn a_bot_answers_no_longer_than_its_owner_may() {
     }
 }
 
+/// Both the call whose turn runs and the one that waits for it were accepted before.
+#[tokio::test]
+async fn calls_that_a_bot_has_accepted_end_with_its_owner() {
+    let folder = folder();
+    let daemon = folder.start();
+    let call = async |text: &str| {
+        let body = json!({ "thread": "one", "text": text }).to_string();
+        daemon.post("/plugins/webhook/desk", Some("right"), &body).await
+    };
+    let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
+    let removed = async {
+        // The echo of the first call says nothing; what the second one is about waits.
+        loop {
+            let (code, listed) = ask(&daemon, "GET /api/sessions?limit=10", &bearer, "").await;
+            assert_eq!(code, 200, "{listed}");
+            let session = listed.split('"').find(|word| word.starts_with("echo:/")).map(str::to_owned);
+            if let Some(session) = session {
+                let mut client = Client::connect(&format!("{}/?tkn={TOKEN}", daemon.url)).await;
+                client.initialize("watcher").await;
+                let chat = ostler_protocol::uri::default_chat(&session);
+                while client.subscribe(&chat).await["queuedMessages"][0].is_null() {
+                    tokio::task::yield_now().await;
+                }
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        change(&daemon, Change::Removed, "").await;
+    };
+    // One thread takes its calls in order.
+    let (first, second, ()) = tokio::join!(call("/hang"), call("/say second"), removed);
+    for (code, answer) in [first, second] {
+        assert!(answer.contains("may not session:create here"), "{code} {answer}");
+    }
+}
+
 /// A caller that is not known has little memory for what it sends.
 #[tokio::test]
 async fn a_sign_in_sends_little() {

@@ -71,8 +71,7 @@ fn probe(folder: &Folder, way: WayIn) -> String {
     let (place, way) = (place.display(), way.name());
     format!(
         "!touch {place}/line-{way}\n; touch {place}/semicolon-{way}; $(touch {place}/dollar-{way}) `touch {place}/tick-{way}` \
-         /fail @file:///etc/passwd #secret {{{{event.secret}}}} {{{{ text }}}} --upload-pack=touch${{IFS}}{place}/git-{way} \
-         ext::sh${{IFS}}-c${{IFS}}touch${{IFS}}{place}/git-{way} \
+         /fail @file:///etc/passwd #secret {{{{event.secret}}}} {{{{ text }}}} --upload-pack=touch \
          \u{1b}]0;forged\u{7}\u{1b}[31mred <img src=x onerror=alert(1)> \n---\nid: evil\n---\n"
     )
 }
@@ -369,7 +368,12 @@ impl Evidence {
             Effect::CommandLine => left(&["line"]),
             // What follows the first line of a command line is not for the shell.
             Effect::Shell => left(&["semicolon", "dollar", "tick"]),
-            Effect::GitProgram => left(&["git"]),
+            Effect::GitProgram => {
+                return Err((
+                    "daemon/tests/host/git_programs.rs",
+                    "no_read_runs_a_program_that_a_repository_names",
+                ));
+            }
             // The agent has been given the text with the word.
             Effect::SlashCommand => {
                 let given = format!("touch {}/line-{}", self.place, way.name());

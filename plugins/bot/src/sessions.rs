@@ -1,6 +1,7 @@
 //! The sessions of bots.
 
 use ostler_contract::host::{SessionModel, SessionRequest};
+use ostler_contract::owner::Owner;
 use ostler_contract::{PluginHost, RpcError, Thrown, json};
 
 use crate::record::Bot;
@@ -24,9 +25,11 @@ pub(crate) fn request(bot: &Bot, owner: &str, title: &str) -> SessionRequest {
     }
 }
 
-/// Returns in whose name a session with a bot works besides that of its own owner.
+/// Returns in whose name a session with a bot works besides that of its own owner. Nothing can take the grants of a host's root
+/// away, and its host may have had another name.
 pub(crate) fn works_for(bot: &Bot, owner: &str) -> Option<String> {
-    (owner != bot.owner).then(|| bot.owner.clone())
+    let is_root = matches!(Owner::parse(&bot.owner), Some(Owner::Root(_)));
+    (owner != bot.owner && !is_root).then(|| bot.owner.clone())
 }
 
 /// Checks that a session of this host belongs to a bot's owner.

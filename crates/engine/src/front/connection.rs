@@ -116,7 +116,8 @@ impl Connection {
         way: WayIn,
         across: Option<Across>,
     ) -> Arc<Self> {
-        if let Principal::Person(person) = &principal {
+        // The other host has recorded that of its client.
+        if let (Principal::Person(person), None) = (&principal, &across) {
             front.access.record_sign_in(person);
         }
         let id = front.core.next_connection();

@@ -79,13 +79,13 @@ async fn session_of(
 ) -> Result<Arc<SessionEntry>, Thrown> {
     let named = named.unwrap_or_else(|| at.session.clone());
     let id = uri::linked(&named).or_else(|| uri::session_id(&named)).unwrap_or_default();
-    let mine = sessions.session_at(&at.session).await.known()?.and_then(|session| session.owner.clone());
+    let own = sessions.session_at(&at.session).await.known()?;
     let found = sessions.session(id).await.known()?;
     // A session of another owner, or one that is not listed, is reported as nonexistent. The caller's own session may
     // still be a draft: a backend starts while its first turn, which announces the session, is being stored.
     let listed = |session: &Arc<SessionEntry>| {
         !session.is_gone() && (session.uri == at.session || !sessions.is_draft(session))
     };
-    let found = found.filter(|session| session.owner == mine && listed(session));
+    let found = found.filter(|found| own.is_some_and(|own| own.works_as(found)) && listed(found));
     found.ok_or_else(|| Thrown::from(no_session(&named)))
 }

@@ -306,7 +306,7 @@ impl Sessions {
                     format!("a chat of {} cannot go on in a session of {}", from.provider, taker.provider);
                 return Err(RpcError::invalid_params(why));
             }
-            if taker.owner != from.owner {
+            if !taker.works_as(&from) {
                 return Err(RpcError::permission_denied(format!("{} is somebody else's", taker.uri)));
             }
         }

@@ -179,6 +179,7 @@ impl Sessions {
             id: self.core.new_id(),
             provider: Some(request.provider.unwrap_or_else(|| entry.provider.clone())),
             owner: entry.owner.clone(),
+            works_for: entry.works_for.clone(),
             working_directories: directories,
             title: request.title,
             ..NewSession::default()

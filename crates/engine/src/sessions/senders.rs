@@ -150,6 +150,13 @@ impl Actor {
     }
 }
 
+impl SessionEntry {
+    /// Whether two sessions work in the names of the same owners.
+    pub(super) fn works_as(&self, other: &Self) -> bool {
+        (&self.owner, &self.works_for) == (&other.owner, &other.works_for)
+    }
+}
+
 impl Sessions {
     /// Checks that a message may be sent now. Automations, agents and plugins, such as a bot's webhook, act for the owner of the
     /// session.

@@ -287,6 +287,9 @@ impl Actor {
         }
         self.sign(&mut message, request.sender.as_deref(), None);
         self.sessions.note_client(&mut message, None);
+        if let Some(refused) = self.refusal_of(&message) {
+            return Err(refused.message);
+        }
         if self.chats[at].running().is_some() {
             if !request.queue {
                 return Err("a turn is running in this chat".to_owned());
@@ -340,6 +343,10 @@ impl Actor {
         }
         if !self.chats[at].state.turns.is_empty() {
             self.fall_quiet(at);
+        }
+        if self.chats[at].backend.is_some() && self.sessions.may_work_for_owner(&self.entry).is_err() {
+            // The turn was somebody else's, or was refused; the agent ends.
+            let _ = self.mailbox.send(ToSession::Review);
         }
     }
 

@@ -93,6 +93,16 @@ pub(super) struct Identification {
     roles_from: Option<String>,
 }
 
+impl Identification {
+    /// What is recorded of the roles that an issuer named; nothing for a user whose roles no claim names.
+    pub(super) fn confirms(&self, roles: &[String]) -> Option<Confirmed> {
+        self.roles_from.as_ref()?;
+        let mut roles = roles.to_vec();
+        roles.sort_unstable();
+        Some(Confirmed { by: self.to_string(), roles })
+    }
+}
+
 impl fmt::Display for Identification {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(issuer) = &self.issuer {
@@ -256,6 +266,11 @@ impl Directory {
             None => default,
         };
         Some(Identification { issuer: issuer.cloned(), roles_from: user.roles_from.clone() })
+    }
+
+    /// Returns what is recorded of the latest sign-in of a user through an issuer.
+    pub(super) fn recorded_of(&self, id: &str) -> Option<&Confirmed> {
+        self.users.get(id)?.confirmed.as_ref()
     }
 
     /// Returns the roles that an issuer named at the latest recorded sign-in of a user, if that issuer and claim still apply.

@@ -345,6 +345,11 @@ impl UsersFile {
     /// # Errors
     /// No user has that id.
     pub(super) fn set_confirmed(&mut self, id: &str, confirmed: &Confirmed) -> Result<(), RpcError> {
+        let user = self.users().iter().find(|user| id_of(user) == Some(id));
+        if confirmed.roles.is_empty() && user.is_some_and(|user| user.get(Confirmed::FIELD).is_none()) {
+            // As without a record.
+            return Ok(());
+        }
         self.set_field(id, Confirmed::FIELD, confirmed.to_value())
     }
 

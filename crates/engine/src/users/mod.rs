@@ -31,7 +31,6 @@ use tokio::time::Instant;
 use crate::core::outbound::Outbound;
 
 pub use authority::{Credential, Ends, Living};
-use directory::Confirmed;
 pub(crate) use directory::GROUP_ROLE;
 pub use directory::{BUILT_IN_ROLES, Directory, Person, hash_of};
 pub use edit::{Caller, Kind};
@@ -194,7 +193,9 @@ impl People {
         let mut claims = self.claims.write();
         claims.retain(|id, _| {
             let by = directory.identification_of(id, default);
-            by.is_some() && by == before.identification_of(id, default)
+            let is_same = by.is_some() && by == before.identification_of(id, default);
+            // Another host may have recorded a later sign-in.
+            is_same && directory.confirmed_of(id, default) == before.confirmed_of(id, default)
         });
         *self.held.write() = (Arc::new(file), Arc::new(directory));
         Ok(lines)
@@ -295,10 +296,9 @@ impl People {
     pub(crate) fn sign_in_to_record(&self, person: &Person, at: &str) -> Option<Change> {
         let (now, default) = (self.now(), self.issuer.as_ref());
         let confirmed = person.claimed.as_ref().zip(now.identification_of(&person.id, default));
-        let confirmed = confirmed.map(|(roles, by)| Confirmed { by: by.to_string(), roles: roles.clone() });
-        let recorded = now.confirmed_of(&person.id, default).unwrap_or_default();
-        let confirmed = confirmed.filter(|confirmed| confirmed.roles != recorded);
-        if person.has_signed_in && confirmed.is_none() {
+        let confirmed = confirmed.and_then(|(roles, by)| by.confirms(roles));
+        let is_recorded = confirmed.as_ref().is_none_or(|new| now.recorded_of(&person.id) == Some(new));
+        if person.has_signed_in && is_recorded {
             return None;
         }
         let (id, at) = (person.id.clone(), at.to_owned());

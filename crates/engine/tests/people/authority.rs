@@ -218,8 +218,12 @@ async fn work() -> Work {
     ben.request("createSession", json!({ "channel": ALONE })).await.unwrap();
     let alone = uri::default_chat(ALONE);
     ben.request("subscribe", json!({ "channel": alone })).await.unwrap();
+    let work = json!({ "kind": "shell", "id": "w", "label": "Build", "command": "make", "startedAt": "2026-01-01T00:00:00Z" });
+    stage.emit(2, Emit::Chat, json!({ "type": "chat/backgroundWorkSet", "work": work }));
     stage.emit(2, Emit::Chat, own_turn("By itself."));
     ben.actions_until("chat/turnStarted").await;
+    ben.dispatch(&alone, 3, queued("q", "Then this.")).await;
+    ben.actions_until("chat/pendingMessageSet").await;
     Work { host, stage, ben, dan, chat, called, closed }
 }
 
@@ -295,14 +299,20 @@ impl Work {
                     return Some(true);
                 }
                 self.stage.emit(2, Emit::Chat, own_turn("Again."));
-                self.stage.wait_told("close").await;
-                // The review that the turn causes follows it.
+                // The review that the turn causes follows it, and that which ends the agent follows the queue.
                 for _ in 0..1000 {
-                    if self.turns_of(&alone).await.contains(&refused("Again.")) {
+                    let turns = self.turns_of(&alone).await;
+                    let state = self.dan.request("subscribe", json!({ "channel": alone })).await.unwrap();
+                    let works = !state["snapshot"]["state"]["backgroundWork"]
+                        .as_array()
+                        .unwrap_or(&vec![])
+                        .is_empty();
+                    if turns.contains(&refused("Then this.")) && turns.contains(&refused("Again.")) && !works
+                    {
                         return Some(false);
                     }
                 }
-                panic!("a turn that the agent begins afterwards runs")
+                panic!("the agent goes on by itself")
             }
             Living::BotCall => {
                 let called = self.called.clone();

@@ -151,7 +151,8 @@ impl WirePrincipal {
                     let now = people.now();
                     let person = now.person_claiming(&id, roles.as_deref())?;
                     // A user can also sign in without an issuer, which confirms no roles.
-                    if roles.is_some() {
+                    // It is not a later sign-in than one that is known here.
+                    if roles.is_some() && people.person_as_signed_in(&id).is_none() {
                         people.note_claims(&person, &people.credential_by_issuer(&now, &person));
                     }
                     Some(person)
