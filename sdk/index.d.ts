@@ -1802,6 +1802,11 @@ export interface SessionStore {
     sessionOfChat?(chat: string): Awaitable<string | null | undefined>;
     /** The ids of the sessions with `draft`. */
     drafts?(): Awaitable<string[]>;
+    /**
+     * The ids of the sessions with a chat that has `queued` or `starting`, whose messages the host sends to their agents after its
+     * start. Without it, they wait until somebody uses the session.
+     */
+    waiting?(): Awaitable<string[]>;
     /** The number of sessions. Without it, the host counts `sessions()`. */
     count?(): Awaitable<number>;
     /** The turns of a chat, oldest first. Without all three turn functions, the host stores turns itself. */
