@@ -223,28 +223,29 @@ async fn calls_that_a_bot_has_accepted_end_with_its_owner() {
         let body = json!({ "thread": "one", "text": text }).to_string();
         daemon.post("/plugins/webhook/desk", Some("right"), &body).await
     };
-    let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
-    let removed = async {
-        // The echo of the first call says nothing; what the second one is about waits.
-        loop {
-            let (code, listed) = ask(&daemon, "GET /api/sessions?limit=10", &bearer, "").await;
-            assert_eq!(code, 200, "{listed}");
-            let session = listed.split('"').find(|word| word.starts_with("echo:/")).map(str::to_owned);
-            if let Some(session) = session {
-                let mut client = Client::connect(&format!("{}/?tkn={TOKEN}", daemon.url)).await;
-                client.initialize("watcher").await;
-                let chat = ostler_protocol::uri::default_chat(&session);
-                while client.subscribe(&chat).await["queuedMessages"][0].is_null() {
-                    tokio::task::yield_now().await;
-                }
-                break;
+    let mut client = Client::connect(&format!("{}/?tkn={TOKEN}", daemon.url)).await;
+    client.initialize("watcher").await;
+    let rest = async {
+        let chat = loop {
+            let listed = client.request("listSessions", json!({})).await.unwrap();
+            if let Some(session) = listed["items"][0]["resource"].as_str() {
+                break ostler_protocol::uri::default_chat(session);
             }
             tokio::task::yield_now().await;
+        };
+        // One thread takes its calls in order: the echo of the first one says nothing, and the second one waits for it.
+        while client.subscribe(&chat).await["activeTurn"].is_null() {
+            tokio::task::yield_now().await;
         }
-        change(&daemon, Change::Removed, "").await;
+        let removed = async {
+            while client.subscribe(&chat).await["queuedMessages"][0].is_null() {
+                tokio::task::yield_now().await;
+            }
+            change(&daemon, Change::Removed, "").await;
+        };
+        tokio::join!(call("/say second"), removed).0
     };
-    // One thread takes its calls in order.
-    let (first, second, ()) = tokio::join!(call("/hang"), call("/say second"), removed);
+    let (first, second) = tokio::join!(call("/hang"), rest);
     for (code, answer) in [first, second] {
         assert!(answer.contains("may not session:create here"), "{code} {answer}");
     }

@@ -116,8 +116,10 @@ impl Connection {
         way: WayIn,
         across: Option<Across>,
     ) -> Arc<Self> {
-        // The other host has recorded that of its client.
-        if let (Principal::Person(person), None) = (&principal, &across) {
+        // Where the users are shared, the other host has recorded that of its client.
+        let is_recorded =
+            across.is_some() && front.access.gate.people().is_some_and(|people| people.are_shared());
+        if let (Principal::Person(person), false) = (&principal, is_recorded) {
             front.access.record_sign_in(person);
         }
         let id = front.core.next_connection();

@@ -151,8 +151,9 @@ impl WirePrincipal {
                     let now = people.now();
                     let person = now.person_claiming(&id, roles.as_deref())?;
                     // A user can also sign in without an issuer, which confirms no roles.
-                    // It is not a later sign-in than one that is known here.
-                    if roles.is_some() && people.person_as_signed_in(&id).is_none() {
+                    // Where the users are shared, a later sign-in than this one may be known.
+                    let may_be_older = people.are_shared() && people.person_as_signed_in(&id).is_some();
+                    if roles.is_some() && !may_be_older {
                         people.note_claims(&person, &people.credential_by_issuer(&now, &person));
                     }
                     Some(person)
