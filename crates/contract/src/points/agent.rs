@@ -77,25 +77,13 @@ pub struct Agent {
     pub protected_resources: Option<Vec<ProtectedResourceMetadata>>,
     /// The needs of the backend in a machine, by name. Called when a machine is created, never at load.
     pub machine: Option<Call<fn() -> BTreeMap<String, MachineNeed>>>,
-    /// Whether a session in a machine runs in a host that is started inside it.
-    pub runs_nested: Option<bool>,
-    /// Whether the backend is built from a preset; a nested host has no such backends.
-    pub variant: Option<bool>,
     /// Whether only this plugin starts sessions with it. Such a backend is not listed, never the default, and not
     /// available to clients.
     pub unlisted: Option<bool>,
     /// Called once at the start, before any session.
     pub probe: Option<Call<fn() -> Offered>>,
-    /// The directories in which it can work.
-    pub directories: Option<Call<fn() -> Vec<String>>>,
-    /// The sessions that the backend stores.
-    pub list: Option<Call<fn() -> Vec<Listed>>>,
-    /// One stored session by id.
-    pub find: Option<Call<fn(id: String) -> Option<Listed>>>,
     /// Deletes the backend's copy of a session; resolves if there is none.
     pub delete: Option<Call<fn(id: String, directory: Option<String>)>>,
-    /// The past turns of a stored session, without starting it.
-    pub transcript: Option<Call<fn(id: String) -> Option<Vec<Turn>>>>,
 }
 
 /// The kinds of additional chats.
@@ -173,24 +161,6 @@ pub struct OfferedCommand {
     /// Description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-}
-
-/// A session that a backend stores.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
-#[serde(rename_all = "camelCase")]
-#[cross(data)]
-pub struct Listed {
-    /// The backend's id of the session.
-    pub id: String,
-    /// Title.
-    pub title: String,
-    /// Time of creation, ISO 8601.
-    pub created_at: String,
-    /// Time of the last change, ISO 8601.
-    pub modified_at: String,
-    /// Directories as `file://` URIs.
-    #[serde(default)]
-    pub working_directories: Vec<String>,
 }
 
 /// A need of a backend in a machine. The field that determines its shape contains its value: `directory` and `file`
