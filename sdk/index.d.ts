@@ -345,10 +345,6 @@ export interface Agent {
     protectedResources?: ProtectedResourceMetadata[];
     /** The needs of the backend in a machine, by name. Called when a machine is created, never at load. */
     machine?(): Awaitable<Record<string, MachineNeed>>;
-    /** Whether a session in a machine runs in a host that is started inside it. */
-    runsNested?: boolean;
-    /** Whether the backend is built from a preset; a nested host has no such backends. */
-    variant?: boolean;
     /**
      * Whether only this plugin starts sessions with it. Such a backend is not listed, never the default, and not
      * available to clients.
@@ -356,16 +352,8 @@ export interface Agent {
     unlisted?: boolean;
     /** Called once at the start, before any session. */
     probe?(): Awaitable<Offered>;
-    /** The directories in which it can work. */
-    directories?(): Awaitable<string[]>;
-    /** The sessions that the backend stores. */
-    list?(): Awaitable<Listed[]>;
-    /** One stored session by id. */
-    find?(id: string): Awaitable<Listed | null | undefined>;
     /** Deletes the backend's copy of a session; resolves if there is none. */
     delete?(id: string, directory?: string): void;
-    /** The past turns of a stored session, without starting it. */
-    transcript?(id: string): Awaitable<Turn[] | null | undefined>;
 }
 
 /** The argument of `create`: names, settings and handles. Frozen. */
@@ -801,20 +789,6 @@ export interface OfferedCommand {
     name: string;
     /** Description. */
     description?: string;
-}
-
-/** A session that a backend stores. */
-export interface Listed {
-    /** The backend's id of the session. */
-    id: string;
-    /** Title. */
-    title: string;
-    /** Time of creation, ISO 8601. */
-    createdAt: string;
-    /** Time of the last change, ISO 8601. */
-    modifiedAt: string;
-    /** Directories as `file://` URIs. */
-    workingDirectories?: string[];
 }
 
 /** A tool offered to every session's model. */
@@ -1872,6 +1846,8 @@ export interface KeptSession {
     worktree?: Worktree;
     /** `{ team, project }` that is charged. */
     scope?: unknown;
+    /** The model of its first turn, if the session was started with one and without a prompt. */
+    model?: string;
     /**
      * Present while the session is a draft: a client created it, and no turn has started; or `moving`, `creating` or
      * `detached`.

@@ -15,7 +15,6 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("users", include_str!("migrations/0005_users.sql")),
     ("unowned_automations", include_str!("migrations/0006_unowned_automations.sql")),
     ("host_keys", include_str!("migrations/0007_host_keys.sql")),
-    ("waiting", include_str!("migrations/0008_waiting.sql")),
 ];
 
 /// Serializes hosts that start: held until the transaction ends.

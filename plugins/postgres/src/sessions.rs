@@ -187,6 +187,8 @@ impl Sessions {
             drafts: Some(member!(self, |store: &Arc<Self>, ()| {
                 store.ids("SELECT id FROM sessions WHERE draft ORDER BY number", vec![], |ids| ids)
             })),
+            // Asked once in the life of a host. An index whose condition is on the value would make each update of a part write
+            // to all indexes.
             waiting: Some(member!(self, |store: &Arc<Self>, ()| {
                 store.ids(
                     "SELECT session FROM session_parts

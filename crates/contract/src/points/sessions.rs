@@ -164,6 +164,9 @@ pub struct KeptSession {
     /// `{ team, project }` that is charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Value>,
+    /// The model of its first turn, if the session was started with one and without a prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Present while the session is a draft: a client created it, and no turn has started; or `moving`, `creating` or
     /// `detached`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

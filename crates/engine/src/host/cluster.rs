@@ -97,10 +97,7 @@ async fn follow(sessions: &Arc<Sessions>, event: ClusterEvent) {
         }
         ClusterEvent::LeaseRegained => core.set_lost_lease(None),
         // On a separate task, so that the loss of the lease does not wait for it.
-        ClusterEvent::HostsChanged => {
-            tasks::spawn(return_sessions(sessions.clone()));
-            tasks::spawn(sessions.clone().continue_waiting());
-        }
+        ClusterEvent::HostsChanged => drop(tasks::spawn(return_sessions(sessions.clone()))),
         _ => {}
     }
 }

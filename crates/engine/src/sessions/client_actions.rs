@@ -47,7 +47,7 @@ impl Actor {
             self.flush_out();
             return dispatch.refuse(Rejection::retryable(why), self.core.fanout.seq());
         }
-        let action = match long_work(dispatch.length, || read(&dispatch, || self.core.clock.iso())) {
+        let mut action = match long_work(dispatch.length, || read(&dispatch, || self.core.clock.iso())) {
             Ok(action) => action,
             Err(why) => return self.reject(&dispatch, why),
         };
@@ -64,7 +64,7 @@ impl Actor {
             }
         }
         let dispatch = match self.chat_at(&dispatch.place) {
-            Some(at) => match self.prepare(at, &action, dispatch) {
+            Some(at) => match self.prepare(at, &mut action, dispatch) {
                 Ok(Some(dispatch)) => dispatch,
                 Ok(None) => return,
                 Err((dispatch, why)) => return self.reject(&dispatch, why),
@@ -219,8 +219,11 @@ impl Actor {
                     return refuse(format!("{key} cannot be changed in a running session"));
                 }
                 Some(property) => {
-                    let contributed = self.sessions.contributed_setting(key, property);
-                    if let Some(why) = contributed.and_then(|setting| refuses(setting, value)) {
+                    let wrong = match self.sessions.contributed_setting(key, property) {
+                        Some(setting) => refuses(setting, value),
+                        None => self.sessions.mistyped_setting(&self.entry.provider, key, value),
+                    };
+                    if let Some(why) = wrong {
                         return refuse(why);
                     }
                 }

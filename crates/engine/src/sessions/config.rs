@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::future::{OptionFuture, join_all};
 use ostler_contract::points::{Agent, SessionSetting, SettingAnswerer, SettingChoice, SettingQuery};
 use ostler_contract::registry::Owned;
-use ostler_contract::{JsonObject, Thrown, Value, limit};
+use ostler_contract::{JsonObject, Thrown, Value, json, limit};
 use ostler_protocol::RpcError;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::wire::state::{SessionConfigPropertySchema, SessionConfigSchema, SessionConfigState};
@@ -99,7 +99,7 @@ impl Sessions {
                 }
                 (None, Some(_)) => {
                     asked.insert(key.clone(), value.clone());
-                    None
+                    mistyped(key, &written.written["properties"][key], value)
                 }
                 (None, None) if is_of_host(key) => None,
                 (None, None) => {
@@ -131,6 +131,12 @@ impl Sessions {
     ) -> Option<&Owned<SessionSetting>> {
         let setting = self.contributed_settings().iter().find(|setting| *setting.key == *key)?;
         (setting.drawn().as_ref() == Some(property)).then_some(setting)
+    }
+
+    /// Returns why a value has another type than a backend's own setting, as the backend wrote it, or `None` if it has not.
+    pub(super) fn mistyped_setting(&self, provider: &str, key: &str, value: &Value) -> Option<String> {
+        let read = self.schemas.parsed.lock().get(provider).cloned()?;
+        mistyped(key, &read.written["properties"][key], value)
     }
 
     fn contributed_settings(&self) -> &[Owned<SessionSetting>] {
@@ -335,6 +341,16 @@ fn misfit(key: &str, property: &Value, value: &Value) -> Option<String> {
         schema.shift_remove("enum");
     }
     unfit(key, &schema, value)
+}
+
+/// Returns why a value has another type than a backend's own property, or `None` if it has not. What else the property asks for,
+/// the backend decides.
+fn mistyped(key: &str, property: &Value, value: &Value) -> Option<String> {
+    let mut types = JsonObject::from_iter([("type".to_owned(), property.get("type")?.clone())]);
+    if let Some(items) = property["items"].get("type") {
+        types.insert("items".to_owned(), json!({ "type": items }));
+    }
+    unfit(key, &Value::Object(types), value)
 }
 
 fn unfit(key: &str, schema: &Value, value: &Value) -> Option<String> {

@@ -63,6 +63,8 @@ pub struct NewSession {
     pub title: Option<String>,
     /// The model of the turn that follows immediately.
     pub model: Option<String>,
+    /// The model of the first turn, whenever that comes.
+    pub first_model: Option<String>,
     /// Whether the policies have already allowed the session.
     pub allowed: bool,
     /// The origin of the session, if that is not a user.
@@ -146,6 +148,7 @@ impl Sessions {
             annotations: AnnotationCounts::default(),
             toggled: JsonObject::new(),
             reviewed: JsonObject::new(),
+            model: new.first_model.clone(),
         };
         let (mailbox, inbox) = Mailbox::open();
         let coming = Resting::Open(mailbox.clone(), self.limits.census.come());

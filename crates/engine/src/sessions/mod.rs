@@ -142,8 +142,6 @@ pub struct Sessions {
     /// The sessions removed while listings are in progress.
     removals: Mutex<listing::Removals>,
     tools_server: OnceLock<OpenToolsServer>,
-    /// Locked while sessions with queued messages are woken.
-    continuing: tokio::sync::Mutex<()>,
 }
 
 /// One session, awake or asleep.
@@ -265,7 +263,6 @@ impl Sessions {
             drafts: Mutex::default(),
             removals: Mutex::default(),
             tools_server: OnceLock::new(),
-            continuing: tokio::sync::Mutex::default(),
         });
         sessions.workspace.set_sessions(sessions.me.clone());
         sessions

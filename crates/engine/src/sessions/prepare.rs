@@ -3,7 +3,7 @@
 //! continue.
 
 use ostler_protocol::wire::actions::StateAction;
-use ostler_protocol::wire::state::{Message, PendingMessageKind};
+use ostler_protocol::wire::state::{Message, ModelSelection, PendingMessageKind};
 
 use super::actor::Actor;
 use super::client_actions::refuse;
@@ -37,7 +37,7 @@ struct Wanted {
 }
 
 /// Returns the message of a client's action.
-fn message_of(action: &mut StateAction) -> Option<&mut Message> {
+pub(super) fn message_of(action: &mut StateAction) -> Option<&mut Message> {
     match action {
         StateAction::ChatTurnStarted(started) => Some(&mut started.message),
         StateAction::ChatPendingMessageSet(set) => Some(&mut set.message),
@@ -47,6 +47,19 @@ fn message_of(action: &mut StateAction) -> Option<&mut Message> {
 }
 
 impl Actor {
+    /// Gives the first message of a session the model with which the session was started, unless it names one.
+    pub(super) fn choose_model(&self, at: usize, message: &mut Message) {
+        let chat = &self.chats[at];
+        let is_first = Some(&chat.uri) == self.state.default_chat.as_ref()
+            && chat.state.turns.is_empty()
+            && chat.running().is_none()
+            && chat.state.queued_messages.as_ref().is_none_or(Vec::is_empty);
+        if is_first && message.model.is_none() {
+            let model = self.entry.view().record.model.clone();
+            message.model = model.map(|id| ModelSelection { id, config: None });
+        }
+    }
+
     /// Starts the preparation of an action; returns the dispatch if none is needed.
     ///
     /// # Errors
@@ -54,9 +67,14 @@ impl Actor {
     pub(super) fn prepare(
         &mut self,
         at: usize,
-        action: &StateAction,
+        action: &mut StateAction,
         dispatch: Dispatch,
     ) -> Result<Option<Dispatch>, (Dispatch, Rejection)> {
+        if !matches!(action, StateAction::ChatDraftChanged(_))
+            && let Some(message) = message_of(action)
+        {
+            self.choose_model(at, message);
+        }
         let wanted = match self.wanted(at, action, &dispatch) {
             Ok(Some(wanted)) => wanted,
             Ok(None) => return Ok(Some(dispatch)),

@@ -250,7 +250,10 @@ impl Sessions {
         }
         let owner = new.owner.clone();
         // The policies are evaluated once, for the session and its first turn together.
-        new.model = model.clone().filter(|_| prompt.is_some());
+        match prompt.is_some() {
+            true => new.model.clone_from(&model),
+            false => new.first_model.clone_from(&model),
+        }
         let entry = self.claim_session(new)?.start(self).await?;
         if let Some(text) = prompt {
             let request = TurnRequest {

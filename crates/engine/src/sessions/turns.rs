@@ -144,7 +144,10 @@ impl Actor {
         let was_read = flags.is_read;
         let flags_kept = was_read.then(|| self.keep_flags(SessionFlags { is_read: false, ..flags }));
         // The writes were started in this order; later writes of the chat follow the turn.
-        self.chats[at].starting = None;
+        if self.chats[at].starting.take().is_some() {
+            // The stored chats say that a message waits, until they are written again after the turn.
+            self.deferred.add(DeferredPart::Chats);
+        }
         let writes = futures::future::join5(
             OptionFuture::from(record_kept),
             turn_kept,
@@ -285,6 +288,7 @@ impl Actor {
         if request.model.is_some() {
             message.model = request.model;
         }
+        self.choose_model(at, &mut message);
         self.sign(&mut message, request.sender.as_deref(), None);
         self.sessions.note_client(&mut message, None);
         if let Some(refused) = self.refusal_of(&message) {

@@ -44,6 +44,8 @@ pub struct Record {
     pub toggled: JsonObject,
     /// The files of changesets that users reviewed, by scope and id.
     pub reviewed: JsonObject,
+    /// The model of the first turn, unless its message names one.
+    pub model: Option<String>,
 }
 
 /// The current view of a session, as stored in [`SessionEntry`].
@@ -55,8 +57,9 @@ impl Published {
     pub fn new(kept: KeptSession, flags: SessionFlags) -> Self {
         let summary = Arc::new(summary_at_rest(&kept, flags));
         let default_chat = uri::default_chat(&kept.uri);
-        let KeptSession { values, backend_id, worktree, draft, facts, toggled, reviewed, .. } = kept;
-        let record = Arc::new(Record { values, backend_id, worktree, draft, facts, toggled, reviewed });
+        let KeptSession { values, backend_id, worktree, draft, facts, toggled, reviewed, model, .. } = kept;
+        let record =
+            Arc::new(Record { values, backend_id, worktree, draft, facts, toggled, reviewed, model });
         Self(RwLock::new(Arc::new(View { summary, default_chat, record })))
     }
 
@@ -119,7 +122,7 @@ impl SessionEntry {
         directories: &[String],
         annotated: Option<&AnnotationsSummary>,
     ) -> KeptSession {
-        let Record { values, backend_id, worktree, draft, facts, toggled, reviewed } = &*view.record;
+        let Record { values, backend_id, worktree, draft, facts, toggled, reviewed, model } = &*view.record;
         KeptSession {
             uri: self.uri.clone(),
             provider: self.provider.clone(),
@@ -140,6 +143,7 @@ impl SessionEntry {
             draft: draft.clone(),
             toggled: toggled.clone(),
             reviewed: reviewed.clone(),
+            model: model.clone(),
             annotations: annotated.map(annotations::counts_in).unwrap_or_default(),
         }
     }

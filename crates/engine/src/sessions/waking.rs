@@ -107,7 +107,9 @@ async fn woken(
             chat.lead = numbers.get(lead).copied();
             chat.state.interactivity = Some(ChatInteractivity::ReadOnly);
         }
-        has_changed |= chat.has_failed() != kept.failed;
+        let queued = chat.state.queued_messages.as_ref().map_or(0, Vec::len);
+        has_changed |=
+            chat.has_failed() != kept.failed || kept.starting.is_some() || kept.queued.len() != queued;
         if let Some(lender) = &kept.lender {
             entry.borrow(lender, BTreeMap::new());
         }
@@ -129,7 +131,7 @@ async fn woken(
     state.chats = chats.iter().map(Chat::summary).collect();
     let mut actor = Actor::new(sessions, entry, agent, state, chats, mailbox);
     if has_changed {
-        // The host was killed in a turn.
+        // The host was killed in a turn, or the messages of runs waited, which start anew.
         actor.deferred.add(DeferredPart::Chats);
     }
     actor.announced = !actor.sessions.is_draft(&actor.entry);

@@ -385,8 +385,14 @@ async fn what_waited_goes_on_although_nobody_opens_its_session() {
             tokio::task::yield_now().await;
         }
         assert!(begun(&world), "{how:?}");
-        // One without a queue stays asleep.
-        assert_eq!(world.stage.started(), 2, "{how:?}");
+        // Nothing waits once its turn has ended, and nothing wakes at the next start.
+        world.watch().await;
+        let state = world.client.request("subscribe", json!({ "channel": world.chat })).await.unwrap();
+        let turn = state["snapshot"]["state"]["activeTurn"]["id"].as_str().unwrap().to_owned();
+        world.end(&turn).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let waiting = world.store.waiting.as_ref().unwrap();
+        assert_eq!(waiting.unbounded(()).await.unwrap(), [""; 0], "{how:?}");
     }
 }
 

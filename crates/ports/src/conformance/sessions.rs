@@ -77,6 +77,7 @@ fn kept(uri: &str) -> KeptSession {
         provider: "echo".into(),
         owner: Some("user:ada".into()),
         works_for: Some("team:ops".into()),
+        model: Some("large".into()),
         client: None,
         title: "Milk \u{1F600}".into(),
         created_at: "2026-01-01T00:00:00.000Z".into(),

@@ -30,16 +30,16 @@ async fn runs_of_an_earlier_version_are_found() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("automations")).unwrap();
     drop(StateDb::open(folder.path()).unwrap());
-    // What the version before had: the same without what finds runs.
+    // What version 8 had: the same without what finds runs, and without what finds waiting sessions.
     let path = folder.path().join("state.db");
     let db = rusqlite::Connection::open(&path).unwrap();
     db.execute_batch(
         "DROP TRIGGER automation_run_facts_added; DROP TRIGGER automation_run_facts_changed;
-         DROP TRIGGER automation_run_facts_removed; DROP TABLE automation_run_facts; DROP TABLE automation_run_words;",
+         DROP TRIGGER automation_run_facts_removed; DROP TABLE automation_run_facts; DROP TABLE automation_run_words;
+         DROP INDEX session_chats_waiting;",
     )
     .unwrap();
-    let version: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    db.pragma_update(None, "user_version", version - 1).unwrap();
+    db.pragma_update(None, "user_version", 8).unwrap();
     for number in 0..20 {
         let run = numbered_run(number);
         let ended = run["lifecycle"]["completedAt"].is_string();

@@ -146,8 +146,8 @@ async fn files_that_are_refused() {
         Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
     };
     version(99);
-    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 9); update ostler, or move the file away to begin anew");
-    version(9);
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 10); update ostler, or move the file away to begin anew");
+    version(10);
     StateDb::open(folder.path()).unwrap();
 
     fs::remove_file(&path).unwrap();
@@ -278,7 +278,7 @@ async fn sessions_of_an_older_database_are_listed_and_their_chats_found_and_its_
     let db = Connection::open(&path).unwrap();
     db.execute_batch(
         "DROP TRIGGER session_chats_stored; DROP TABLE session_chat_uris; DROP INDEX sessions_listed;
-         DROP INDEX sessions_drafts;
+         DROP INDEX sessions_drafts; DROP INDEX session_chats_waiting;
          ALTER TABLE sessions DROP COLUMN draft; ALTER TABLE sessions DROP COLUMN listed_at; ALTER TABLE sessions DROP COLUMN uri;
          DROP TRIGGER automation_run_facts_added; DROP TRIGGER automation_run_facts_changed;
          DROP TRIGGER automation_run_facts_removed; DROP TABLE automation_run_facts; DROP TABLE automation_run_words;
@@ -409,8 +409,9 @@ async fn damage_is_said_where_it_is_met() {
     Connection::open(&path).unwrap().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     drop(store);
     let mut bytes = fs::read(&path).unwrap();
-    let middle = bytes.len() / 2..bytes.len() * 3 / 4;
-    bytes[middle].fill(0xAA);
+    // Whole pages.
+    let pages = bytes.len() / 4096;
+    bytes[pages / 2 * 4096..pages * 3 / 4 * 4096].fill(0xAA);
     fs::write(&path, &bytes).unwrap();
 
     let store = sessions(folder.path());
