@@ -115,7 +115,7 @@ async fn params_of_the_wrong_type() {
             "createSession",
             json!({ "channel": "echo:/1", "provider": "echo", "config": { "delayMs": "abc", "zz": 1 } }),
             -32602,
-            "delayMs must be an integer number of milliseconds",
+            "delayMs does not fit: \"abc\" is not of type \"number\"",
         ),
         (
             "createSession",

@@ -189,16 +189,7 @@ impl Sessions {
             })),
             // Asked once in the life of a host. An index whose condition is on the value would make each update of a part write
             // to all indexes.
-            waiting: Some(member!(self, |store: &Arc<Self>, ()| {
-                store.ids(
-                    "SELECT session FROM session_parts
-                     WHERE part = 'chats'
-                        AND (strpos(value, '\"queued\":[') > 0 OR strpos(value, '\"starting\":{') > 0)
-                     ORDER BY session",
-                    vec![],
-                    |ids| ids,
-                )
-            })),
+            waiting: Some(member!(self, |store: &Arc<Self>, ()| store.waiting())),
             count: Some(member!(self, |store: &Arc<Self>, ()| store.count())),
             turns: Some(member!(self, |store: &Arc<Self>, (id, chat)| store.turns(id, chat))),
             set_turn: Some(member!(self, |store: &Arc<Self>, arguments| store.set_turn(arguments))),
@@ -306,6 +297,18 @@ impl Sessions {
         let mut write = Write::append(id.clone(), FORGET, vec![self.notes()], 0);
         write.target = Some(Target { session: id, ends: true, is_listed: true });
         self.database.put(write)
+    }
+
+    fn waiting(self: &Arc<Self>) -> Pending<Vec<String>> {
+        let store = self.clone();
+        Box::pin(async move {
+            let sql = "SELECT session FROM session_parts
+                 WHERE part = 'chats'
+                    AND (strpos(value, '\"queued\":[') > 0 OR strpos(value, '\"starting\":{') > 0)
+                 ORDER BY session";
+            let rows = store.database.scan(sql, vec![]).await?;
+            Ok(rows.iter().map(|row| row.get(0)).collect())
+        })
     }
 
     fn ids<T: Send + 'static>(

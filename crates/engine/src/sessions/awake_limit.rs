@@ -146,7 +146,7 @@ impl Sessions {
 
     /// Asks idle sessions to sleep, the least recently changed first: as many as exceed the limit, and a few more.
     /// Returns how many were asked.
-    fn rest_idle_sessions(&self) -> usize {
+    pub(super) fn rest_idle_sessions(&self) -> usize {
         let most = self.core.options.limits.awake_sessions;
         let surplus = (self.limits.census.count() + 1).saturating_sub(most) + most / 16;
         let mut asked = 0;

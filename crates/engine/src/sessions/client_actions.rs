@@ -221,7 +221,7 @@ impl Actor {
                 Some(property) => {
                     let wrong = match self.sessions.contributed_setting(key, property) {
                         Some(setting) => refuses(setting, value),
-                        None => self.sessions.mistyped_setting(&self.entry.provider, key, value),
+                        None => self.sessions.mistyped_setting(&self.entry.provider, (key, property), value),
                     };
                     if let Some(why) = wrong {
                         return refuse(why);

@@ -134,8 +134,15 @@ impl Sessions {
     }
 
     /// Returns why a value has another type than a backend's own setting, as the backend wrote it, or `None` if it has not.
-    pub(super) fn mistyped_setting(&self, provider: &str, key: &str, value: &Value) -> Option<String> {
+    /// Nothing of a schema that the backend has changed since the session began.
+    pub(super) fn mistyped_setting(
+        &self,
+        provider: &str,
+        (key, property): (&str, &SessionConfigPropertySchema),
+        value: &Value,
+    ) -> Option<String> {
         let read = self.schemas.parsed.lock().get(provider).cloned()?;
+        read.schema.properties.get(key).filter(|now| *now == property)?;
         mistyped(key, &read.written["properties"][key], value)
     }
 

@@ -1,13 +1,15 @@
 //! Sessions in whose chats messages wait: they go on after the start of the host, without anybody who opens them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use ostler_contract::limit;
 use ostler_contract::read::Read;
+use ostler_contract::{Thrown, limit};
 use tokio::sync::oneshot;
 
+use super::ownership::ask;
 use super::{Sessions, ToSession};
 
 /// How many sessions wake at a time for what waits in them.
@@ -24,63 +26,82 @@ impl Sessions {
         let Some(waiting) = self.core.session_store().and_then(|store| store.waiting.as_ref()) else {
             return;
         };
+        let log = &self.core.log;
         let mut pauses = AGAIN.into_iter();
         let mut ids = loop {
-            match waiting.read(limit::STORE, ()).await {
+            match waiting.read(limit::STORE_SCAN, ()).await {
                 Read::Known(ids) => break ids,
-                Read::Unknown(why) => {
-                    let log = &self.core.log;
-                    log.warn(format_args!("the sessions with queued messages could not be read: {why}"));
-                    if !self.pause(&mut pauses).await {
-                        return;
+                Read::Unknown(why) => match pauses.next() {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => {
+                        return log.warn(format_args!(
+                            "queued messages wait until somebody opens their sessions, which could not be read: {why}"
+                        ));
                     }
-                }
+                },
             }
-        };
-        let mut pauses = AGAIN.into_iter();
-        loop {
-            let woken = futures::stream::iter(ids).map(|id| {
-                let sessions = self.clone();
-                async move { (!sessions.go_on_with(&id).await).then_some(id) }
-            });
-            ids = woken.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
-            if ids.is_empty() {
+            if self.core.is_stopping() {
                 return;
             }
-            if !self.pause(&mut pauses).await {
-                let count = ids.len();
-                return self.core.log.warn(format_args!(
-                    "the queued messages of {count} sessions wait until somebody opens them: {}",
-                    ids.join(", ")
-                ));
+        };
+        let (mut pauses, is_full) = (AGAIN.into_iter(), AtomicBool::new(false));
+        loop {
+            let woken = futures::stream::iter(ids).map(|id| {
+                let (sessions, is_full) = (self.clone(), &is_full);
+                async move { (!sessions.go_on_with(&id, is_full).await).then_some(id) }
+            });
+            ids = woken.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
+            if ids.is_empty() || self.core.is_stopping() {
+                return;
             }
+            let Some(pause) = pauses.next() else {
+                let (count, named) = (ids.len(), ids.join(", "));
+                return log.warn(format_args!(
+                    "the queued messages of {count} sessions wait until somebody opens them: {named}"
+                ));
+            };
+            tokio::time::sleep(pause).await;
         }
     }
 
-    async fn pause(&self, pauses: &mut impl Iterator<Item = Duration>) -> bool {
-        let Some(pause) = pauses.next() else { return false };
-        tokio::time::sleep(pause).await;
-        !self.core.is_stopping()
-    }
-
     /// Wakes a session. Returns false if it has to be tried again.
-    async fn go_on_with(self: Arc<Self>, id: &str) -> bool {
+    async fn go_on_with(self: Arc<Self>, id: &str, is_full: &AtomicBool) -> bool {
         // Sessions that users open come first.
-        while self.awake() >= self.core.options.limits.awake_sessions {
-            if self.core.is_stopping() {
-                return true;
+        while !self.core.is_stopping() && self.awake() >= self.core.options.limits.awake_sessions {
+            if !is_full.swap(true, Ordering::AcqRel) {
+                let log = &self.core.log;
+                log.warn(
+                    "sessions with queued messages wait: too many sessions are awake (limits.awakeSessions)",
+                );
             }
+            self.rest_idle_sessions();
             tokio::time::sleep(LOOK).await;
+        }
+        if self.core.is_stopping() {
+            return true;
+        }
+        match self.is_bound_elsewhere(id).await {
+            Ok(false) => {}
+            // That host has its files, and continues it.
+            Ok(true) => return true,
+            Err(_) => return false,
         }
         let entry = match self.session_here(id).await {
             Read::Known(Some(entry)) => entry,
             Read::Known(None) => return true,
-            Read::Unknown(_) => return self.core.is_stopping(),
+            Read::Unknown(_) => return false,
         };
         // The next one wakes when this one is awake.
         let (answer, is_awake) = oneshot::channel();
         self.tell(&entry, ToSession::GoOn);
         self.tell(&entry, ToSession::Chats { answer });
-        is_awake.await.is_ok() || self.core.is_stopping() || entry.is_gone()
+        is_awake.await.is_ok()
+    }
+
+    /// Whether a session needs the files of another host of the cluster.
+    async fn is_bound_elsewhere(&self, id: &str) -> Result<bool, Thrown> {
+        let Some(cluster) = self.core.cluster() else { return Ok(false) };
+        let bound = ask(cluster.bound_to(id.to_owned())).await?;
+        Ok(bound.is_some_and(|host| host.id != cluster.id()))
     }
 }

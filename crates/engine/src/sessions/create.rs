@@ -286,7 +286,7 @@ impl Claimed {
     ) -> Result<Box<Actor>, RpcError> {
         let Self { entry, agent, new, .. } = self;
         sessions.own_new(&entry.id, new.client.is_some()).await?;
-        let model = new.model.as_deref();
+        let model = new.model.as_deref().or(new.first_model.as_deref());
         let wanted = Use { agent: &entry.provider, model, computer: computer_in(&new.config) };
         sessions.workspace.check_directories(&new.working_directories, new.directories).await?;
         sessions.room_for_session(entry).await?;

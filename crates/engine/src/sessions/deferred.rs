@@ -60,6 +60,8 @@ impl Actor {
         }
         let flags = OptionFuture::from(flags.then(|| self.keep_flags(self.flags())));
         let session = OptionFuture::from(session.then(|| self.keep_session()));
+        // What is owed is written with them, turns first: a queued message leaves the chats once its turn is stored.
+        let chats = chats && self.storing.owed_at.is_none();
         let chats = OptionFuture::from(chats.then(|| self.keep_chats()));
         self.write_unwaited(async move {
             futures::join!(flags, session, chats);

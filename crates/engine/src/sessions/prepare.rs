@@ -7,6 +7,7 @@ use ostler_protocol::wire::state::{Message, ModelSelection, PendingMessageKind};
 
 use super::actor::Actor;
 use super::client_actions::refuse;
+use super::deferred::DeferredPart;
 use super::mailbox::{Dispatch, ToSession};
 use super::queue::Posted;
 use crate::core::ids::ConnectionId;
@@ -47,16 +48,21 @@ pub(super) fn message_of(action: &mut StateAction) -> Option<&mut Message> {
 }
 
 impl Actor {
-    /// Gives the first message of a session the model with which the session was started, unless it names one.
+    /// Gives a message the model with which the session was started, unless it names one or the agent has had a turn.
     pub(super) fn choose_model(&self, at: usize, message: &mut Message) {
-        let chat = &self.chats[at];
-        let is_first = Some(&chat.uri) == self.state.default_chat.as_ref()
-            && chat.state.turns.is_empty()
-            && chat.running().is_none()
-            && chat.state.queued_messages.as_ref().is_none_or(Vec::is_empty);
-        if is_first && message.model.is_none() {
+        let is_default = Some(&self.chats[at].uri) == self.state.default_chat.as_ref();
+        if is_default && message.model.is_none() {
             let model = self.entry.view().record.model.clone();
             message.model = model.map(|id| ModelSelection { id, config: None });
+        }
+    }
+
+    /// Forgets the model with which the session was started, once the agent has a turn.
+    pub(super) fn forget_model(&mut self, at: usize) {
+        let is_default = Some(&self.chats[at].uri) == self.state.default_chat.as_ref();
+        if is_default && self.entry.view().record.model.is_some() {
+            self.revise(|record| record.model = None);
+            self.deferred.add(DeferredPart::Session);
         }
     }
 

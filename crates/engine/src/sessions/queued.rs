@@ -53,7 +53,10 @@ impl Actor {
     /// Starts the queued messages of chats in which no turn runs, which remain after the host stopped, or come from another host.
     pub(super) async fn begin_all_queued(&mut self) {
         if self.agent.is_none() {
-            // They wait until the session's agent is there.
+            if self.chats.iter().any(|chat| chat.state.queued_messages.is_some()) {
+                let (uri, provider) = (&self.entry.uri, &self.entry.provider);
+                self.core.log.warn(format_args!("{uri}: its queued messages wait for the agent {provider}"));
+            }
             return;
         }
         if self.core.lost_storage().is_some() {

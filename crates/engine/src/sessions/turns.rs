@@ -72,6 +72,7 @@ impl Actor {
                 span: self.chats[at].span.clone(),
             },
         };
+        let is_command = matches!(tell, Tell::Ran { .. });
         let rewinds = self.chats[at].rewind;
         if let Some(before) = self.client_plugins.before_turn() {
             self.tell_backend(at, before);
@@ -87,6 +88,9 @@ impl Actor {
             self.tell_backend(at, Tell::Before { done });
         }
         self.tell_backend(at, tell);
+        if !is_command {
+            self.forget_model(at);
+        }
         // The backend has received both.
         if self.chats[at].context.take().is_some() || self.chats[at].rewind != rewinds {
             self.deferred.add(DeferredPart::Chats);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ostler_contract::call::Signature;
-use ostler_contract::points::{Emit, KeptTurn, SessionStore};
+use ostler_contract::points::{Emit, KeptChat, KeptTurn, SessionStore};
 use ostler_contract::{Call, Thrown, Value, json};
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_protocol::uri;
@@ -286,6 +286,48 @@ async fn a_queued_message_whose_start_was_not_stored_runs_once() {
     let (before, after) = (seen(&host).await, seen(&again).await);
     assert!(after["chats"][0]["queued"].is_null(), "{after}");
     assert_eq!(before, after);
+}
+
+/// Whenever the host is killed, it is in the stored queue or in a stored turn.
+#[tokio::test(start_paused = true)]
+async fn a_queued_message_whose_turn_the_store_does_not_take_is_in_the_store() {
+    let (stage, mut kept) = (Stage::default().with_chats(), Keeping::new());
+    let (is_queued, is_in_turn, is_lost) = <(Arc<AtomicBool>, Arc<AtomicBool>, Arc<AtomicBool>)>::default();
+    let set_turn = kept.store.set_turn.clone().unwrap();
+    let fails = Arc::new(AtomicBool::new(false));
+    let (turn_fails, stored) = (fails.clone(), is_in_turn.clone());
+    kept.store.set_turn = Some(Call::new(move |arguments: (String, String, u64, KeptTurn)| {
+        let (fails, stored) = (turn_fails.load(Ordering::SeqCst), stored.clone());
+        let is_it = arguments.3.turn.message.text == "q";
+        let set = set_turn.unbounded(arguments);
+        async move {
+            if is_it && fails {
+                return Err(Thrown::new("the disk does not answer"));
+            }
+            set.await?;
+            stored.fetch_or(is_it, Ordering::SeqCst);
+            Ok(())
+        }
+    }));
+    let set_chats = kept.store.set_chats.clone();
+    let (queued, in_turn, lost) = (is_queued.clone(), is_in_turn.clone(), is_lost.clone());
+    kept.store.set_chats = Call::new(move |arguments: (String, Vec<KeptChat>)| {
+        let waits = arguments.1.iter().any(KeptChat::waits);
+        let was_queued = queued.fetch_or(waits, Ordering::SeqCst);
+        lost.fetch_or(was_queued && !waits && !in_turn.load(Ordering::SeqCst), Ordering::SeqCst);
+        set_chats.unbounded(arguments)
+    });
+    let (_host, mut client, chat) = busy(&stage, &kept).await;
+    let (_, queued) = changes(&chat).swap_remove(0);
+    client.dispatch(&chat, 3, queued["action"].clone()).await;
+    client.actions_until("chat/pendingMessageSet").await;
+    // Only its turn is not taken.
+    fail_for(&fails, Duration::from_secs(9));
+    end(&stage, "t2");
+    client.actions_until("chat/turnStarted").await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(is_queued.load(Ordering::SeqCst) && is_in_turn.load(Ordering::SeqCst));
+    assert!(!is_lost.load(Ordering::SeqCst), "it was neither in the queue nor in a turn");
 }
 
 #[tokio::test(start_paused = true)]
