@@ -133,6 +133,8 @@ async fn woken(
     if has_changed {
         // The host was killed in a turn, or the messages of runs waited, which start anew.
         actor.deferred.add(DeferredPart::Chats);
+        // Those who list the session have what was stored.
+        actor.dirty = true;
     }
     actor.announced = !actor.sessions.is_draft(&actor.entry);
     actor.changes.clone_from(&actor.entry.view().summary.changes);

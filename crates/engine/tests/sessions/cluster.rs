@@ -1273,9 +1273,13 @@ async fn play(steps: Vec<Choice>) {
                 inn.cluster.kill(&hosts[at]);
                 let host = inn.start(HOSTS[at], Inn::builder().session_tools()).await;
                 killed.push(std::mem::replace(&mut hosts[at], host));
-                for peer in peers.iter_mut().filter(|peer| peer.home == at && peer.line.is_some()) {
+                for peer in peers.iter_mut().filter(|peer| peer.home == at) {
+                    // The new host does not know which version a client speaks, connected or not.
+                    let was_connected = peer.line.is_some();
                     peer.moves(at);
-                    peer.connect(&hosts);
+                    if was_connected {
+                        peer.connect(&hosts);
+                    }
                 }
             }
             Step::Wait => {
