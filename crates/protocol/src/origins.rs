@@ -127,6 +127,7 @@ pub enum Rule {
 /// The grants of a command line: it opens a terminal and types into it.
 pub const COMMAND_LINE: &[Grant] = &[Grant::of("terminal", "create"), Grant::of("terminal", "input")];
 pub(crate) const READ: &str = "get";
+const LIST: &str = "list";
 
 /// Returns the rule of a cell.
 pub const fn rule(way: WayIn, effect: Effect) -> Rule {
@@ -216,7 +217,8 @@ const fn slash_command(way: WayIn) -> Rule {
 
 const fn mention(way: WayIn) -> Rule {
     match way {
-        WayIn::Client | WayIn::Console | WayIn::Editor => Rule::GrantedOnScheme(READ, By::Sender),
+        // Of what the completion lists. Its content is looked up as that of any attachment.
+        WayIn::Client | WayIn::Console | WayIn::Editor => Rule::GrantedOnScheme(LIST, By::Sender),
         WayIn::CommandLine
         | WayIn::HttpApi
         | WayIn::BotCall

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::support::{Client, Daemon, Folder, LIMIT};
+use crate::tools_endpoint;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -248,6 +249,58 @@ async fn calls_that_a_bot_has_accepted_end_with_its_owner() {
     let (first, second) = tokio::join!(call("/hang"), rest);
     for (code, answer) in [first, second] {
         assert!(answer.contains("may not session:create here"), "{code} {answer}");
+    }
+}
+
+/// The endpoint stays as it is for the agent, which may hold its address for as long as the session lives.
+#[tokio::test]
+async fn the_tools_endpoint_calls_nothing_for_an_owner_who_is_removed() {
+    let folder = Folder::new(json!({}));
+    let config = json!({
+        "port": 0, "http": true, "connectionToken": TOKEN, "users": "users.json",
+        "plugins": [{ "name": "./agent.mjs" }],
+    });
+    folder.write("config.json", &config.to_string());
+    folder.write("users.json", &users().to_string());
+    folder.write("agent.mjs", tools_endpoint::AGENT);
+    let daemon = folder.start();
+    let connected = async |name: &str, token: &str| {
+        let mut client = Client::connect(&format!("{}/?tkn={token}", daemon.url)).await;
+        client.initialize(name).await;
+        client
+    };
+    let mut ada = connected("ada", ADA).await;
+    let told = tools_endpoint::said(&mut ada, "agent:/1").await;
+    let (url, token) = (told["server"][0].as_str().unwrap(), told["server"][1].as_str().unwrap());
+    // A tool of another user's client, which would run there.
+    let mut root = connected("root", TOKEN).await;
+    root.subscribe("agent:/1").await;
+    let tool = json!({ "name": "weigh", "description": "Weighs.", "inputSchema": { "type": "object" } });
+    let present = json!({ "type": "session/activeClientSet",
+        "activeClient": { "clientId": "root", "customizations": [], "tools": [tool] } });
+    root.dispatch("agent:/1", 1, present).await;
+    root.actions_until("session/activeClientSet").await;
+    let ask = async |method: &str, params: Value| {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let (code, answer) = tools_endpoint::ask(url, token, "POST", &body).await;
+        assert_eq!(code, 200, "{answer}");
+        answer["result"].clone()
+    };
+    let names = async || {
+        let listed = ask("tools/list", json!({})).await;
+        let tools = listed["tools"].as_array().unwrap().iter();
+        tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let listed = names().await;
+    let weigh = listed.iter().find(|name| name.ends_with("weigh")).unwrap_or_else(|| panic!("{listed:?}"));
+    let shout = json!({ "name": "shout", "arguments": { "text": "hay" } });
+    assert!(ask("tools/call", shout.clone()).await.to_string().contains("HAY"));
+    change(&daemon, Change::Removed, "").await;
+    assert_eq!(names().await, listed);
+    for call in [shout, json!({ "name": weigh, "arguments": {} })] {
+        let answer = ask("tools/call", call).await;
+        assert_eq!(answer["isError"], true, "{answer}");
+        assert!(answer.to_string().contains("user:ada may not session:create here"), "{answer}");
     }
 }
 

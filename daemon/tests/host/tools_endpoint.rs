@@ -4,7 +4,7 @@ use crate::support::{Client, Folder, exchange};
 use serde_json::{Value, json};
 
 /// A backend that has its agent list the tools before it answers, and says where they are.
-const AGENT: &str = "
+pub const AGENT: &str = "
 export const name = 'agent';
 export function apply(host) {
   host.registerTool({ definition: { name: 'shout' }, run: ({ text }) => text.toUpperCase() });
@@ -40,7 +40,7 @@ fn folder() -> Folder {
 }
 
 /// What the backend says of its endpoint.
-async fn said(client: &mut Client, session: &str) -> Value {
+pub async fn said(client: &mut Client, session: &str) -> Value {
     client.request("createSession", json!({ "channel": session, "provider": "agent" })).await.unwrap();
     let chat = ostler_protocol::uri::default_chat(session);
     client.subscribe(&chat).await;
@@ -52,7 +52,7 @@ async fn said(client: &mut Client, session: &str) -> Value {
 }
 
 /// Asks an endpoint; answers status and body.
-async fn ask(url: &str, token: &str, method: &str, body: &str) -> (u16, Value) {
+pub async fn ask(url: &str, token: &str, method: &str, body: &str) -> (u16, Value) {
     ask_from(url, token, method, body, "").await
 }
 
