@@ -35,6 +35,10 @@ enum Change {
     RoleEmptied,
     /// The role is removed.
     RoleRemoved,
+    /// The role loses the grants to send messages, and keeps that to create sessions.
+    SendLost,
+    /// The role loses the grant to create sessions, and keeps that to send messages.
+    CreateLost,
     /// The role keeps the grants of terminals only.
     SessionsLost,
     /// The role keeps the grants of sessions only.
@@ -49,11 +53,13 @@ enum Change {
     Unrelated,
 }
 
-const CHANGES: [Change; 10] = [
+const CHANGES: [Change; 12] = [
     Change::Removed,
     Change::Demoted,
     Change::RoleEmptied,
     Change::RoleRemoved,
+    Change::SendLost,
+    Change::CreateLost,
     Change::SessionsLost,
     Change::TerminalsLost,
     Change::TeamLeft,
@@ -69,12 +75,24 @@ impl Change {
             Self::Removed | Self::Demoted | Self::RoleEmptied | Self::RoleRemoved | Self::SessionsLost => {
                 true
             }
-            Self::TerminalsLost
+            Self::SendLost
+            | Self::CreateLost
+            | Self::TerminalsLost
             | Self::TeamLeft
             | Self::TokenReplaced
             | Self::SignedOut
             | Self::Unrelated => false,
         }
+    }
+
+    /// Whether ben may send no messages afterwards.
+    fn takes_send(self) -> bool {
+        self == Self::SendLost || self.takes_sessions()
+    }
+
+    /// Whether nobody may work in ben's name afterwards.
+    fn takes_create(self) -> bool {
+        self == Self::CreateLost || self.takes_sessions()
     }
 
     /// Whether ben may do nothing with terminals afterwards.
@@ -97,6 +115,10 @@ impl Change {
             Self::Removed => drop(users["users"].as_array_mut().unwrap().remove(0)),
             Self::Demoted => users["users"][0]["roles"] = json!(["none"]),
             Self::RoleEmptied => users["roles"]["works"] = json!([]),
+            Self::SendLost => {
+                users["roles"]["works"] = json!(["session:read", "session:create", "terminal:*"]);
+            }
+            Self::CreateLost => users["roles"]["works"] = json!(["session:read", "chat:send", "terminal:*"]),
             Self::SessionsLost => users["roles"]["works"] = json!(["terminal:*"]),
             Self::TerminalsLost => users["roles"]["works"] = json!(["session:*"]),
             Self::RoleRemoved => drop(users["roles"].as_object_mut().unwrap().shift_remove("works")),
@@ -212,7 +234,7 @@ async fn work() -> Work {
     };
     let called = uri::default_chat(&host.plugin("caller").start_session(request).await.unwrap());
     caller.request("subscribe", json!({ "channel": called })).await.unwrap();
-    let turn = json!({ "type": "chat/turnStarted", "turnId": "t1", "message": { "text": "A call." } });
+    let turn = json!({ "type": "chat/turnStarted", "turnId": "c1", "message": { "text": "A call." } });
     caller.dispatch(&called, 2, turn).await;
     caller.actions_until("chat/turnStarted").await;
     ben.request("createSession", json!({ "channel": ALONE })).await.unwrap();
@@ -255,14 +277,13 @@ impl Work {
     /// Ends the running turn as the agent does, and waits until what was queued has run or was refused.
     async fn finish(&mut self) {
         let last = json!({ "type": "session/titleChanged", "title": "The end" });
-        for turn in 0..4 {
+        for turn in 0..8 {
             let state = self.dan.request("subscribe", json!({ "channel": self.chat })).await.unwrap();
             if let Some(running) = state["snapshot"]["state"]["activeTurn"]["id"].as_str() {
                 let end = json!({ "type": "chat/turnComplete", "turnId": running, "duration": 1 });
                 self.stage.start(0).emit.call((ostler_contract::points::Emit::Chat, action(end))).unwrap();
-                self.dan.actions_until("chat/turnComplete").await;
             }
-            // Handled after everything that the end of the turn has set off.
+            // Handled after everything that the end of the turn has set off. One that is refused ends by itself.
             self.dan.dispatch(&self.chat, turn, last.clone()).await;
             self.dan.actions_until("session/titleChanged").await;
         }
@@ -287,7 +308,7 @@ impl Work {
             }
             Living::RunningTurn => {
                 self.dan.request("ping", json!({})).await.unwrap();
-                let cancelled = self.stage.told().iter().any(|told| told.get("cancel").is_some());
+                let cancelled = self.stage.told().iter().any(|told| told["cancel"] == "t1");
                 let failed = self.turns().await.contains(&("Go.".to_owned(), Some("permission".to_owned())));
                 assert_eq!(cancelled, failed);
                 !failed
@@ -297,6 +318,10 @@ impl Work {
                 let refused = |text: &str| (text.to_owned(), Some("permission".to_owned()));
                 if !self.turns_of(&alone).await.contains(&refused("By itself.")) {
                     return Some(true);
+                }
+                if !change.takes_send() {
+                    // The agent has the message that waited, which is ben's own.
+                    return Some(false);
                 }
                 self.stage.emit(2, Emit::Chat, own_turn("Again."));
                 // The review that the turn causes follows it, and that which ends the agent follows the queue.
@@ -324,9 +349,9 @@ impl Work {
                 let turns = self.turns().await;
                 let of = |text: &str| turns.iter().find(|(said, _)| said == text).unwrap().1.clone();
                 let refused = |text: &str| of(text).as_deref() == Some("permission");
-                let is_command_refused = change.takes_sessions() || change.takes_terminals();
+                let is_command_refused = change.takes_send() || change.takes_terminals();
                 assert_eq!(refused("!and a command"), is_command_refused, "{turns:?}");
-                assert_eq!(refused("And on."), refused("By plugin."), "{turns:?}");
+                assert_eq!(refused("By plugin."), change.takes_create(), "{turns:?}");
                 !refused("And on.")
             }
             Living::Terminal => {
@@ -361,7 +386,8 @@ fn may_go_on(living: Living, change: Change) -> bool {
     match living {
         Living::Connection | Living::Subscription => !change.takes_sessions() && !change.takes_identity(),
         Living::Terminal => !change.takes_terminals(),
-        _ => !change.takes_sessions(),
+        Living::RunningTurn | Living::QueuedMessage => !change.takes_send(),
+        _ => !change.takes_create(),
     }
 }
 
