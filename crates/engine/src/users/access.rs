@@ -167,7 +167,7 @@ impl Access {
     /// named.
     pub fn record_sign_in(&self, person: &Person) {
         let Some(people) = self.gate.people() else { return };
-        let Some(change) = people.sign_in_to_record(person, &self.core.clock.iso()) else { return };
+        let Some(change) = people.sign_in_to_record(person, || self.core.clock.iso()) else { return };
         let recorded = people.change(change);
         let (who, core) = (person.id.clone(), self.core.clone());
         tasks::spawn(async move {

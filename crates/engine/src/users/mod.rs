@@ -293,15 +293,17 @@ impl People {
     }
 
     /// Returns the change that records a sign-in with the users, if there is something to record.
-    pub(crate) fn sign_in_to_record(&self, person: &Person, at: &str) -> Option<Change> {
+    pub(crate) fn sign_in_to_record(&self, person: &Person, at: impl FnOnce() -> String) -> Option<Change> {
         let (now, default) = (self.now(), self.issuer.as_ref());
-        let confirmed = person.claimed.as_ref().zip(now.identification_of(&person.id, default));
-        let confirmed = confirmed.and_then(|(roles, by)| by.confirms(roles));
+        let confirmed = person
+            .claimed
+            .as_ref()
+            .and_then(|roles| now.identification_of(&person.id, default)?.confirms(roles));
         let is_recorded = confirmed.as_ref().is_none_or(|new| now.recorded_of(&person.id) == Some(new));
         if person.has_signed_in && is_recorded {
             return None;
         }
-        let (id, at) = (person.id.clone(), at.to_owned());
+        let (id, at) = (person.id.clone(), at());
         Some(Box::new(move |file| {
             file.set_signed_in(&id, &at)?;
             confirmed.as_ref().map_or(Ok(()), |confirmed| file.set_confirmed(&id, confirmed))

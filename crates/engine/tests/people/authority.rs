@@ -15,6 +15,7 @@ use ostler_protocol::grants::Grant;
 use ostler_protocol::uri;
 use ostler_testkit::{MemoryHost, RawClient, SIGN_IN, Stage, action};
 use parking_lot::Mutex;
+use tempfile::TempDir;
 
 const SESSION: &str = "stage:/1";
 /// The session in which the agent works by itself.
@@ -403,20 +404,27 @@ async fn everything_ends_with_the_authority_that_it_lives_by() {
     }
 }
 
+/// A host in which one session at a time is awake, and the folder of its sessions.
+pub async fn host_of_one(stage: &Stage) -> (MemoryHost, TempDir) {
+    let state = tempfile::tempdir().unwrap();
+    let db = StateDb::open(state.path()).unwrap();
+    let sessions = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
+    let host = MemoryHost::builder()
+        .plugin(stage.plugin(), json!({}))
+        .sessions(sessions)
+        .options(|options| options.limits.awake_sessions = 1)
+        .people(People::new(SIGN_IN, "inn"))
+        .start()
+        .await;
+    set(&host, &file());
+    (host, state)
+}
+
 #[tokio::test]
 async fn an_agent_gets_no_token_of_a_user_who_has_no_grants() {
     for change in CHANGES {
-        let (dir, stage) = (tempfile::tempdir().unwrap(), Stage::default().asking_for(MODELS));
-        let db = StateDb::open(dir.path()).unwrap();
-        let sessions = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
-        let host = MemoryHost::builder()
-            .plugin(stage.plugin(), json!({}))
-            .sessions(sessions)
-            .options(|options| options.limits.awake_sessions = 1)
-            .people(People::new(SIGN_IN, "inn"))
-            .start()
-            .await;
-        set(&host, &file());
+        let stage = Stage::default().asking_for(MODELS);
+        let (host, _state) = host_of_one(&stage).await;
         let mut ben = client(&host, "ben", "ben's").await;
         let mut dan = client(&host, "dan", DAN).await;
         ben.request("authenticate", json!({ "resource": MODELS, "token": "lent" })).await.unwrap();

@@ -1,16 +1,13 @@
 //! Messages for a running turn that wait until the agent has started.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_contract::points::Emit;
 use ostler_contract::{Value, json};
-use ostler_engine::People;
-use ostler_ports::{SqliteSessions, StateDb};
 use ostler_protocol::uri;
-use ostler_testkit::{MemoryHost, RawClient, SIGN_IN, Stage};
+use ostler_testkit::{MemoryHost, RawClient, Stage};
 
-use crate::authority::{DAN, client, file, set};
+use crate::authority::{DAN, client, file, host_of_one, set};
 
 const SESSION: &str = "stage:/1";
 
@@ -26,17 +23,8 @@ struct Waiting {
 
 impl Waiting {
     async fn new() -> Self {
-        let (state, stage) = (tempfile::tempdir().unwrap(), Stage::default().steering().waiting_to_start());
-        let db = StateDb::open(state.path()).unwrap();
-        let sessions = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
-        let host = MemoryHost::builder()
-            .plugin(stage.plugin(), json!({}))
-            .sessions(sessions)
-            .options(|options| options.limits.awake_sessions = 1)
-            .people(People::new(SIGN_IN, "inn"))
-            .start()
-            .await;
-        set(&host, &file());
+        let stage = Stage::default().steering().waiting_to_start();
+        let (host, state) = host_of_one(&stage).await;
         let (ben, mut dan) = (client(&host, "ben", "ben's").await, client(&host, "dan", DAN).await);
         // The second one puts the first one to sleep.
         for session in [SESSION, "stage:/2"] {
