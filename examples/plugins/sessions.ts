@@ -10,7 +10,6 @@ import type {
     SessionFlags,
     SessionStore,
     StoredSession,
-    Turn,
 } from '@ostler/sdk';
 
 export const title = 'Sessions in memory';
@@ -22,7 +21,7 @@ class Kept {
     pullRequests: JsonObject = {};
     titles = new Map<string, string>();
     chats: KeptChat[] = [];
-    turns = new Map<string, Turn[]>();
+    turns = new Map<string, KeptTurn[]>();
 }
 
 /** Below zero where `one` is listed before `other`: the session modified last comes first. */
@@ -79,7 +78,7 @@ class MemorySessions implements SessionStore {
     drafts = () => this.all().flatMap(({ id, session }) => (session.draft ? [id] : []));
     count = () => this.sessions().length;
     turns = (id: string, chat: string) => this.#of(id).turns.get(chat) ?? [];
-    setTurn = (id: string, chat: string, place: number, { turn }: KeptTurn) =>
+    setTurn = (id: string, chat: string, place: number, turn: KeptTurn) =>
         this.#change(id, (kept) => {
             const turns = [...(kept.turns.get(chat) ?? [])];
             turns[place] = turn;

@@ -9,7 +9,6 @@ use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{
     KeptAttachment, KeptChat, KeptSession, KeptTurn, ListedPlace, SessionFlags, SessionStore, StoredSession,
 };
-use ostler_contract::protocol::wire::state::Turn;
 use ostler_contract::{JsonObject, Thrown, Value};
 use rusqlite::{OptionalExtension as _, Row, params};
 use serde::Serialize;
@@ -324,7 +323,7 @@ impl SqliteSessions {
         })
     }
 
-    fn turns(&self, (id, chat): (String, String)) -> Pending<Vec<Turn>> {
+    fn turns(&self, (id, chat): (String, String)) -> Pending<Vec<KeptTurn>> {
         self.db.read(move |db| {
             let mut asked =
                 db.prepare_cached("SELECT kept FROM turns WHERE session = ?1 AND chat = ?2 ORDER BY place")?;
@@ -332,9 +331,7 @@ impl SqliteSessions {
             let mut turns = Vec::new();
             while let Some(row) = rows.next()? {
                 // Omitting one would change the positions of those after it.
-                let kept: KeptTurn =
-                    decode(row.get_ref("kept")?.as_str().unwrap_or_default(), "turn of", &chat)?;
-                turns.push(kept.turn);
+                turns.push(decode(row.get_ref("kept")?.as_str().unwrap_or_default(), "turn of", &chat)?);
             }
             Ok(turns)
         })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ostler_contract::points::{Agent, AgentSession, ChatAbilities, Emit, Offered, Start};
 use ostler_contract::wire::StateAction;
 use ostler_contract::wire::state::{ChatInputAnswer, MessageAttachment};
-use ostler_contract::{Call, Frozen, JsonObject, Plugin, Thrown, Value, json};
+use ostler_contract::{Call, Frozen, Func, JsonObject, Plugin, Thrown, Value, json};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -24,6 +24,8 @@ pub struct Stage {
     many_folders: bool,
     names_itself: bool,
     waits_to_start: bool,
+    resumes: bool,
+    records: bool,
     protected_resources: Value,
 }
 
@@ -34,6 +36,8 @@ struct Shared {
     starts: Mutex<Vec<Start>>,
     told: Mutex<Vec<Value>>,
     name: Mutex<Option<String>>,
+    /// How many more starts fail.
+    failing: Mutex<usize>,
 }
 
 impl Default for Shared {
@@ -43,6 +47,7 @@ impl Default for Shared {
             starts: Mutex::default(),
             told: Mutex::default(),
             name: Mutex::default(),
+            failing: Mutex::default(),
         }
     }
 }
@@ -118,6 +123,23 @@ impl Stage {
         Self { waits_to_start: true, ..self }
     }
 
+    /// A backend that continues failed turns.
+    #[must_use]
+    pub fn resuming(self) -> Self {
+        Self { resumes: true, ..self }
+    }
+
+    /// A backend that records a name of its own, `own-<turn>`, for each turn that it receives.
+    #[must_use]
+    pub fn recording(self) -> Self {
+        Self { records: true, ..self }
+    }
+
+    /// Lets the next starts fail.
+    pub fn fail_starts(&self, number: usize) {
+        *self.shared.failing.lock() = number;
+    }
+
     /// Lets one more session start.
     pub fn let_start(&self) {
         self.shared.may_start.add_permits(1);
@@ -160,6 +182,7 @@ impl Stage {
             }),
             create: Call::new(move |(start,): (Frozen<Start>,)| {
                 let resumed = start.0.resume.clone();
+                let recorded = self.records.then(|| start.0.on_turn_recorded.clone());
                 self.shared.starts.lock().push(start.0);
                 let name = resumed.unwrap_or_else(|| format!("own-{}", self.started() - 1));
                 let (shared, waiting) =
@@ -167,8 +190,17 @@ impl Stage {
                 let agent_id = self.names_itself.then(|| {
                     Call::now(move |()| Ok(shared.name.lock().clone().or_else(|| Some(name.clone()))))
                 });
-                let session = AgentSession { agent_id, ..self.session() };
+                let session = AgentSession { agent_id, ..self.session(recorded) };
+                let fails = {
+                    let mut failing = self.shared.failing.lock();
+                    let fails = *failing > 0;
+                    *failing = failing.saturating_sub(1);
+                    fails
+                };
                 async move {
+                    if fails {
+                        return Err(Thrown::new("the stage does not start"));
+                    }
                     if let Some(shared) = waiting {
                         shared.may_start.acquire().await.map_err(Thrown::new)?.forget();
                     }
@@ -179,18 +211,21 @@ impl Stage {
         }
     }
 
-    fn session(&self) -> AgentSession {
+    fn session(&self, recorded: Option<Func<fn(turn_id: String, transcript_id: String)>>) -> AgentSession {
         let told = |name: &'static str| {
             let shared = self.shared.clone();
             move |what: Value| shared.told.lock().push(json!({ name: what }))
         };
         let (begin, cancel, close) = (told("begin"), told("cancel"), told("close"));
         let (confirm, answer, stop) = (told("confirm"), told("answer"), told("stopWorker"));
-        let (steer, customization) = (told("steer"), told("customization"));
+        let (steer, customization, resume) = (told("steer"), told("customization"), told("resume"));
         let never_closes = self.never_closes;
         AgentSession {
             begin: Call::now(move |(turn, text, model, ..): (String, String, Option<_>, _, _)| {
                 let model = serde_json::to_value(model).map_err(Thrown::new)?;
+                if let Some(recorded) = &recorded {
+                    recorded.call((turn.clone(), format!("own-{turn}")))?;
+                }
                 begin(json!([turn, text, model]));
                 Ok(())
             }),
@@ -250,6 +285,12 @@ impl Stage {
                     Ok(())
                 })
             }),
+            resume: self.resumes.then(|| {
+                Call::now(move |(turn,): (String,)| {
+                    resume(turn.into());
+                    Ok(true)
+                })
+            }),
             fork_point: self.forks_at.clone().map(|points| {
                 Call::now(move |(turn,): (String,)| Ok(points[turn].as_str().map(str::to_owned)))
             }),
@@ -291,6 +332,18 @@ impl Stage {
     /// Returns every call that its sessions have received so far.
     pub fn told(&self) -> Vec<Value> {
         self.shared.told.lock().clone()
+    }
+
+    /// Waits until a session receives a turn.
+    ///
+    /// # Panics
+    /// If the turn does not arrive for a long time.
+    pub async fn wait_begun(&self, turn: &str) {
+        let end = std::time::Instant::now() + Duration::from_secs(60);
+        while !self.told().iter().any(|told| told["begin"][0] == turn) {
+            assert!(std::time::Instant::now() < end, "turn {turn} did not begin: {:?}", self.told());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// Waits until a session receives a call with this name, and returns its value.

@@ -387,7 +387,7 @@ impl Sessions {
         })
     }
 
-    fn turns(self: &Arc<Self>, id: String, chat: String) -> Pending<Vec<Turn>> {
+    fn turns(self: &Arc<Self>, id: String, chat: String) -> Pending<Vec<KeptTurn>> {
         let store = self.clone();
         Box::pin(async move {
             let params: Vec<Param> = vec![Box::new(id), Box::new(chat.clone())];
@@ -396,7 +396,7 @@ impl Sessions {
                 .rows("SELECT kept FROM turns WHERE session = $1 AND chat = $2 ORDER BY place", params)
                 .await?;
             // Omitting one would change the positions of those after it.
-            rows.iter().map(|row| Ok(decode::<KeptTurn>(row.get(0), "turn of", &chat)?.turn)).collect()
+            rows.iter().map(|row| decode(row.get(0), "turn of", &chat)).collect()
         })
     }
 

@@ -59,7 +59,7 @@ pub struct SessionStore {
     /// The number of sessions. Without it, the host counts `sessions()`.
     pub count: Option<Call<fn() -> u64>>,
     /// The turns of a chat, oldest first. Without all three turn functions, the host stores turns itself.
-    pub turns: Option<Call<fn(id: String, chat: String) -> Vec<Turn>>>,
+    pub turns: Option<Call<fn(id: String, chat: String) -> Vec<KeptTurn>>>,
     /// Stores a turn at a position, replacing the one there.
     pub set_turn: Option<Call<fn(id: String, chat: String, place: u64, turn: KeptTurn)>>,
     /// Deletes the turns of a chat from a position on.
@@ -292,9 +292,12 @@ pub struct KeptChat {
     /// Its marks.
     #[serde(default)]
     pub flags: SessionFlags,
-    /// Hidden context that its first turn has not received yet.
+    /// Hidden context for the first turn of its conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
+    /// Whether its backend has received the context.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told: bool,
     /// Whether its backend has not been informed yet of removed turns.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rewind: bool,

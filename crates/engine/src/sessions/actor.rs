@@ -21,7 +21,7 @@ use super::bound_tools::creator;
 use super::chat::{Chat, is_streamed};
 use super::chats::Opening;
 use super::client_plugins::ClientPlugins;
-use super::deferred::Deferred;
+use super::deferred::{Deferred, DeferredPart};
 use super::emit_limit::{EmitLimit, EmittedSize};
 use super::mailbox::ToSession;
 use super::memory_limit::Memory;
@@ -293,10 +293,19 @@ impl Actor {
             }
             ToSession::Left { client } => self.handle_left(&client),
             ToSession::TurnRecorded { chat, turn, transcript } => {
-                if let Some(at) = self.chat_numbered(chat)
-                    && self.chats[at].running() == Some(turn.as_str())
-                {
-                    self.chats[at].transcript_id = Some(transcript);
+                if let Some(at) = self.chat_numbered(chat) {
+                    self.turn_recorded(at, turn, transcript);
+                }
+            }
+            ToSession::BackendStarted { chat, resumes } => {
+                if let Some(at) = self.chat_numbered(chat) {
+                    self.backend_started(at, resumes);
+                }
+            }
+            ToSession::ContextTold { chat } => {
+                if let Some(at) = self.chat_numbered(chat) {
+                    self.chats[at].told = true;
+                    self.deferred.add(DeferredPart::Chats);
                 }
             }
             ToSession::BackendFailed { chat, turn, why } => {

@@ -42,6 +42,8 @@ pub(super) enum Tell {
         model: Option<ModelSelection>,
         from: TurnFrom,
         attachments: Option<Vec<MessageAttachment>>,
+        /// Whether the backend was started with hidden context that no turn has brought it yet.
+        tells_context: bool,
         /// The turn's trace span.
         span: Span,
     },
@@ -133,6 +135,8 @@ pub(super) enum Tell {
     },
     ForkPoint {
         turn: String,
+        /// Where a fork after the turn begins if the backend has no such point of its own.
+        named: String,
         /// The backend's id of the fork point, or `None` if it cannot fork there.
         answered: oneshot::Sender<Result<Option<String>, Thrown>>,
     },
@@ -170,6 +174,7 @@ impl Backend {
     /// Returns the lane of a session that already exists.
     pub fn running(session: AgentSession, chat: u64, mailbox: Mailbox) -> Self {
         let (lane, receiver) = lean_channel::channel();
+        started(&session, chat, &mailbox);
         tasks::spawn(serve(Box::new(session), chat, receiver, mailbox));
         Self { lane, calls: UnansweredCalls::default() }
     }
@@ -198,7 +203,10 @@ impl Backend {
                 create.within(limit::BACKEND_START, (Frozen(start),)).await.map(Box::new)
             });
             match made.await {
-                Ok(session) => serve(session, chat, receiver, mailbox).await,
+                Ok(session) => {
+                    started(&session, chat, &mailbox);
+                    serve(session, chat, receiver, mailbox).await;
+                }
                 Err(why) => {
                     let mut told = false;
                     // Until the lane is dropped, every turn that waits for this backend receives the error.
@@ -227,6 +235,13 @@ impl Backend {
     }
 }
 
+/// Reports that a backend started. Without the ability there is nothing to report.
+fn started(session: &AgentSession, chat: u64, mailbox: &Mailbox) {
+    if session.resume.is_some() {
+        let _ = mailbox.send(ToSession::BackendStarted { chat, resumes: true });
+    }
+}
+
 /// A call in progress; resolves to its outcome.
 type CallUnderWay = futures::future::BoxFuture<'static, Outcome>;
 
@@ -249,6 +264,8 @@ struct Lane {
     asks_id: bool,
     /// Whether to ask for the id again.
     asks_again: bool,
+    /// The turn that brings the backend the hidden context.
+    tells_context: Option<String>,
     /// Work that must finish before the messages in `held` start.
     before: Option<Pending<()>>,
     #[expect(clippy::vec_box, reason = "they arrive boxed and are forwarded as they arrived")]
@@ -264,6 +281,7 @@ async fn serve(session: Box<AgentSession>, chat: u64, mut receiver: Receiver<Box
         under_way: FuturesUnordered::new(),
         asks_id: false,
         asks_again: false,
+        tells_context: None,
         // What was sent while the backend started is looked through first: a turn can have been cancelled since.
         before: Some(ostler_contract::live::ready(Ok(()))),
         held: Vec::new(),
@@ -334,6 +352,9 @@ impl Lane {
             }
             Tell::TurnEnded => self.ask_id(),
             tell => {
+                if let Tell::Begin { turn, tells_context: true, .. } = &tell {
+                    self.tells_context = Some(turn.clone());
+                }
                 // Other calls may be answered long after the turn, which ends in the trace only with all of its calls.
                 let turn = match &tell {
                     Tell::Begin { span, .. } | Tell::Ran { span, .. } | Tell::Resume { span, .. } => {
@@ -361,6 +382,11 @@ impl Lane {
                 let _ = self.mailbox.send(ToSession::BackendFailed { chat: self.chat, turn, why });
             }
             Outcome::Answered(turn, Ok(())) => {
+                if turn.is_some()
+                    && self.tells_context.take_if(|tells| Some(&*tells) == turn.as_ref()).is_some()
+                {
+                    let _ = self.mailbox.send(ToSession::ContextTold { chat: self.chat });
+                }
                 if turn.is_some() || self.id.is_none() {
                     self.ask_id();
                 }
@@ -566,12 +592,12 @@ fn begin(session: &AgentSession, tell: Tell) -> CallUnderWay {
             (None, Some(turn)) => about(None, session.cancel.unbounded((turn,))),
             (None, None) => quiet::<()>(None),
         },
-        Tell::ForkPoint { turn, answered } => {
-            let asked = session.fork_point.as_ref().map(|point| point.unbounded((turn.clone(),)));
+        Tell::ForkPoint { turn, named, answered } => {
+            let asked = session.fork_point.as_ref().map(|point| point.unbounded((turn,)));
             Box::pin(async move {
                 let point = match asked {
                     Some(asked) => asked.await,
-                    None => Ok(Some(turn)),
+                    None => Ok(Some(named)),
                 };
                 let _ = answered.send(point);
                 Outcome::Answered(None, Ok(()))

@@ -187,6 +187,7 @@ impl Actor {
         // Only the host says who sent a message.
         self.sign(&mut started.message, None, None);
         let is_refused = self.refusal_of(&started.message).is_some();
+        self.chats[at].is_given = false;
         let action = StateAction::ChatTurnStarted(started.clone());
         let before = self.chats[at].before(true);
         self.chats[at].reduce(&action);

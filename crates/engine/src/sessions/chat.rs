@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_chat};
-use ostler_contract::points::{KeptChat, Lender, SessionFlags, StartingTurn};
+use ostler_contract::points::{KeptChat, KeptTurn, Lender, SessionFlags, StartingTurn};
 use ostler_protocol::actions::{self, Class};
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{
@@ -63,8 +63,12 @@ pub(super) struct Chat {
     pub titled: bool,
     /// The sender of the latest turn.
     pub sender: Option<String>,
-    /// The backend's id of the latest turn.
-    pub transcript_id: Option<String>,
+    /// The backend's names of turns, by turn, where it recorded one.
+    pub recorded: HashMap<String, String>,
+    /// Whether the backend can continue failed turns.
+    pub resumes: bool,
+    /// Whether the running turn was given to the backend by the host.
+    pub is_given: bool,
     /// Whether the last turn is stored.
     pub end: StoredEnd,
     /// The usage already recorded for the running turn, if usage is recorded per report.
@@ -85,8 +89,10 @@ pub(super) struct Chat {
     pub rewind: bool,
     /// The task that ends the previous backend; the next one waits for it.
     pub ending: Option<JoinHandle<()>>,
-    /// Hidden context for the chat's first turn.
+    /// Hidden context for the first turn of the chat's conversation.
     pub context: Option<String>,
+    /// Whether the backend has received the context.
+    pub told: bool,
     /// The customizations whose state the backend received since it started.
     pub toggled: BTreeSet<String>,
     /// The worker chats that tool calls of the running turn opened, by tool call.
@@ -221,7 +227,9 @@ impl Chat {
             backend_id: None,
             titled: !title.is_empty(),
             sender: None,
-            transcript_id: None,
+            recorded: HashMap::new(),
+            resumes: false,
+            is_given: false,
             end: StoredEnd::default(),
             counted: None,
             kept_at: Instant::now(),
@@ -233,6 +241,7 @@ impl Chat {
             rewind: false,
             ending: None,
             context: None,
+            told: false,
             toggled: BTreeSet::new(),
             links: HashMap::new(),
             span: Span::none(),
@@ -242,7 +251,11 @@ impl Chat {
     }
 
     /// Restores the chat from the store.
-    pub fn restore(&mut self, kept: &KeptChat, turns: Vec<Turn>) {
+    pub fn restore(&mut self, kept: &KeptChat, turns: Vec<KeptTurn>) {
+        for turn in &turns {
+            self.record(&turn.turn.id, turn.transcript_id.as_deref());
+        }
+        let turns: Vec<Turn> = turns.into_iter().map(|turn| turn.turn).collect();
         if let Some(modified) = &kept.modified_at {
             self.state.modified_at.clone_from(modified);
             self.changed = (modified.clone(), modified.clone());
@@ -265,6 +278,7 @@ impl Chat {
         self.state.draft = kept.draft.clone().and_then(|draft| serde_json::from_value(draft).ok());
         self.state.working_directories.clone_from(&kept.working_directories);
         self.context.clone_from(&kept.context);
+        self.told = kept.told;
         self.rewind = kept.rewind;
         self.lender = kept.lender.clone().map(Box::new);
         if let Some(last) = turns.last() {
@@ -319,6 +333,41 @@ impl Chat {
 
     fn share(&self, whole: usize, turns: usize) -> usize {
         whole / self.state.turns.len().max(1) * turns
+    }
+
+    fn record(&mut self, turn: &str, name: Option<&str>) {
+        if let Some(name) = name {
+            self.recorded.insert(turn.to_owned(), name.to_owned());
+        }
+    }
+
+    /// Returns the backend's name of a turn, which is the turn's id unless it recorded another one.
+    pub fn name_of(&self, turn: &str) -> String {
+        self.recorded.get(turn).map_or(turn, String::as_str).to_owned()
+    }
+
+    /// Forgets the names of turns that the chat no longer has.
+    pub fn forget_names(&mut self) {
+        let turns = &self.state.turns;
+        self.recorded.retain(|named, _| turns.iter().any(|turn| turn.id == *named));
+    }
+
+    /// Returns the hidden context that the backend has not received.
+    pub fn untold_context(&self) -> Option<&str> {
+        self.context.as_deref().filter(|_| !self.told)
+    }
+
+    /// Returns a turn in its stored form.
+    pub fn kept_turn(&self, turn: Turn, sender: Option<String>) -> KeptTurn {
+        KeptTurn { sender, transcript_id: self.recorded.get(&turn.id).cloned(), turn }
+    }
+
+    /// Adds a copy of another chat's turns up to one of them, as the backend names them.
+    pub fn copy_turns(&mut self, from: &Self, last: usize) {
+        self.state.turns = from.state.turns[..=last].to_vec();
+        for turn in &from.state.turns[..=last] {
+            self.record(&turn.id, from.recorded.get(&turn.id).map(String::as_str));
+        }
     }
 
     /// Whether this is a worker's chat.
@@ -436,6 +485,7 @@ impl Chat {
             working_directories: self.state.working_directories.clone(),
             flags: self.flags(),
             context: self.context.clone(),
+            told: self.told,
             rewind: self.rewind,
             starting: self.starting.as_deref().cloned(),
             lender: self.lender.as_deref().cloned(),

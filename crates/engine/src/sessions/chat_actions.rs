@@ -145,6 +145,7 @@ impl Actor {
                         "only the latest turn can go on, and only where it failed and says it can",
                     );
                 }
+                self.chats[at].is_given = true;
                 let kept = self.keep_running_turn(at);
                 self.stored_in(at, before, kept).await;
                 let resumed = self.chats[at].state.active_turn.as_ref();

@@ -125,7 +125,7 @@ impl Actor {
         chat.state.working_directories = new.working_directories;
         if let Some((at, place)) = source.fork {
             let from = &self.chats[at].state;
-            chat.state.turns = from.turns[..=place].to_vec();
+            chat.copy_turns(&self.chats[at], place);
             chat.state.working_directories.clone_from(&from.working_directories);
             chat.state.title.clone_from(&from.title);
         }
@@ -139,7 +139,10 @@ impl Actor {
             start.seed = Some(chat.state.turns.clone());
             start.resume.clone_from(&self.chats[at].backend_id);
             let (answered, wait) = oneshot::channel();
-            self.tell_backend(at, Tell::ForkPoint { turn: turn.clone(), answered });
+            self.tell_backend(
+                at,
+                Tell::ForkPoint { turn: turn.clone(), named: self.chats[at].name_of(&turn), answered },
+            );
             (turn, wait)
         });
         let about = fork_point.is_none().then(|| PreambleChat {

@@ -180,6 +180,18 @@ pub enum ToSession {
         /// The turn's id in the backend.
         transcript: String,
     },
+    /// A backend started.
+    BackendStarted {
+        /// The chat's number.
+        chat: u64,
+        /// Whether it can continue failed turns.
+        resumes: bool,
+    },
+    /// A backend received a turn that starts with the chat's hidden context.
+    ContextTold {
+        /// The chat's number.
+        chat: u64,
+    },
     /// A backend failed to start, or one of its calls failed.
     BackendFailed {
         /// The chat's number.
@@ -516,6 +528,8 @@ impl ToSession {
         match self {
             Self::Emit { chat, .. }
             | Self::TurnRecorded { chat, .. }
+            | Self::BackendStarted { chat, .. }
+            | Self::ContextTold { chat }
             | Self::BackendFailed { chat, .. }
             | Self::TurnRefused { chat, .. }
             | Self::BackendId { chat, .. }

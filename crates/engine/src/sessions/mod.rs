@@ -7,6 +7,7 @@ mod attachments;
 mod awake_limit;
 mod backend;
 mod backend_actions;
+mod backend_reports;
 mod bound_tools;
 mod catalogue;
 mod charge;

@@ -21,20 +21,23 @@ use crate::core::refusals::{NO_ACTION_TYPE, SESSION_ENDED, lacks_field};
 use crate::core::weak::upgraded;
 
 impl Actor {
-    /// Starts the backend of a chat that has none.
-    pub(super) fn wake_backend(&mut self, at: usize) {
+    /// Starts the backend of a chat that has none; `resumes` says whether it is to continue the running turn, which had failed.
+    pub(super) fn wake_backend(&mut self, at: usize, resumes: bool) {
         let Some(agent) = self.agent.clone() else { return };
         let mut start = self.start_of(&self.chats[at], self.lent_to(&self.chats[at]));
         start.resume.clone_from(&self.chats[at].backend_id);
-        let turns = self.chats[at].state.turns.clone();
+        let mut turns = self.chats[at].state.turns.clone();
+        self.chats[at].resumes = false;
         if self.chats[at].rewind {
-            start.rewind_at = turns.last().map(|turn| turn.id.clone());
+            start.rewind_at = turns.last().map(|turn| self.chats[at].name_of(&turn.id));
             self.chats[at].rewind = false;
         }
-        match turns.is_empty() {
-            true => start.context.clone_from(&self.chats[at].context),
-            false => start.seed = Some(turns),
+        if resumes {
+            let duration = self.duration(at);
+            turns.extend(self.chats[at].as_if_failed(duration));
         }
+        start.context = self.chats[at].untold_context().map(str::to_owned);
+        start.seed = Some(turns).filter(|turns| !turns.is_empty());
         let (number, ending) = (self.chats[at].number, self.chats[at].ending.take());
         let (sessions, entry) = (self.sessions.clone(), self.entry.clone());
         let plugins = self.client_plugins.settled();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ahp::reducers::apply_action_to_chat;
 use futures::FutureExt as _;
-use ostler_contract::points::{KeptChat, KeptTurn, SessionFlags, SessionStore};
+use ostler_contract::points::{KeptChat, SessionFlags, SessionStore};
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::actions::{ChatErrorAction, StateAction};
 use ostler_protocol::wire::state::{ErrorInfo, ErrorResponsePart, Turn};
@@ -131,13 +131,29 @@ impl Actor {
     fn keep_turn(&self, chat: &Chat, place: usize, turn: Turn) -> impl Future<Output = bool> + Send + use<> {
         let set_turn = self.core.turn_store().and_then(|store| store.set_turn.as_ref());
         let write = set_turn.map(|set_turn| {
-            let turn =
-                KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
+            let turn = chat.kept_turn(turn, chat.sender.clone());
             prompt_work(text_in_turn(&turn.turn.message, &turn.turn.response_parts), || {
                 set_turn.within(limit::STORE, (self.entry.id.clone(), chat.uri.clone(), place as u64, turn))
             })
         });
         chat.end.written(self.keeping(&chat.uri, write))
+    }
+
+    /// Stores a turn again that has ended.
+    pub(super) fn keep_named_turn(
+        &self,
+        at: usize,
+        place: usize,
+    ) -> impl Future<Output = bool> + Send + use<> {
+        let chat = &self.chats[at];
+        let set_turn = self.core.turn_store().and_then(|store| store.set_turn.as_ref());
+        let turn = &chat.state.turns[place];
+        let sender = super::senders::sender_of(&turn.message);
+        let write = set_turn.map(|set_turn| {
+            let turn = chat.kept_turn(turn.clone(), sender);
+            set_turn.within(limit::STORE, (self.entry.id.clone(), chat.uri.clone(), place as u64, turn))
+        });
+        self.keeping(&chat.uri, write)
     }
 
     /// Stores all turns of a chat. The future returns whether the writes succeeded.
@@ -146,7 +162,7 @@ impl Actor {
         let chat = &self.chats[at];
         let write = |(place, turn): (usize, &Turn)| {
             let sender = super::senders::sender_of(&turn.message);
-            let turn = KeptTurn { turn: turn.clone(), sender, transcript_id: None };
+            let turn = chat.kept_turn(turn.clone(), sender);
             let stored = (self.entry.id.clone(), chat.uri.clone(), place as u64, turn);
             self.keeping(&chat.uri, set_turn.map(|set_turn| set_turn.within(limit::STORE, stored)))
         };
@@ -199,7 +215,7 @@ impl Actor {
         turn: Turn,
     ) -> impl Future<Output = bool> + Send + use<> {
         let set_turn = self.core.turn_store().and_then(|store| store.set_turn.clone());
-        let turn = KeptTurn { turn, sender: chat.sender.clone(), transcript_id: chat.transcript_id.clone() };
+        let turn = chat.kept_turn(turn, chat.sender.clone());
         let (core, uri) = (self.core.clone(), chat.uri.clone());
         let stored = (self.entry.id.clone(), uri.clone(), place as u64, turn);
         async move {
@@ -294,7 +310,7 @@ pub(super) fn at_time(kept: KeptChat, at: &str) -> KeptChat {
 
 impl Chat {
     /// Returns the form of the running turn that is stored in case the host stops: as if it failed now.
-    fn as_if_failed(&mut self, duration: i64) -> Option<Turn> {
+    pub(super) fn as_if_failed(&mut self, duration: i64) -> Option<Turn> {
         let running = self.state.active_turn.as_ref()?;
         let (turn_id, text) = (running.id.clone(), text_in_turn(&running.message, &running.response_parts));
         let failed = ChatErrorAction {
@@ -307,7 +323,7 @@ impl Chat {
                     stack: None,
                     meta: None,
                 },
-                resumable: None,
+                resumable: (self.resumes && self.is_given).then_some(true),
             },
             meta: None,
         };

@@ -53,6 +53,7 @@ impl Actor {
         let workers = self.workers_of(at, left);
         let before = self.chats[at].before(true);
         self.chats[at].reduce(&truncated);
+        self.chats[at].forget_names();
         match left {
             0 => self.start_over(at),
             _ => self.rewind(at),
@@ -152,6 +153,7 @@ impl Actor {
     /// Ends the chat's conversation in its backend; the next turn starts a new one.
     fn start_over(&mut self, at: usize) {
         self.chats[at].rewind = false;
+        self.chats[at].told = false;
         self.end_background_work(at);
         self.renumber(at);
         let (backend, id) = (self.chats[at].backend.take(), self.chats[at].backend_id.take());

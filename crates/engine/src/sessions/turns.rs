@@ -60,6 +60,7 @@ impl Actor {
         let message = long_work(text_in_message(&action.message), || action.message.clone());
         self.entry.client_resources.remember(message.attachments.as_ref());
         let has_waited = action.queued_message_id.is_some();
+        self.chats[at].is_given = self.command_line_of(&message).is_none();
         let mut opening = self.open_turn(at, action, origin, sender);
         let tell = match self.run_of(at, &turn, &message) {
             Some(ran) => ran,
@@ -69,6 +70,7 @@ impl Actor {
                 text: message.text,
                 model: message.model,
                 attachments: message.attachments,
+                tells_context: self.chats[at].untold_context().is_some(),
                 span: self.chats[at].span.clone(),
             },
         };
@@ -91,8 +93,8 @@ impl Actor {
         if !is_command {
             self.forget_model(at);
         }
-        // The backend has received both.
-        if self.chats[at].context.take().is_some() || self.chats[at].rewind != rewinds {
+        if self.chats[at].rewind != rewinds {
+            // The backend has been informed.
             self.deferred.add(DeferredPart::Chats);
         }
         self.announce_turn(at, opening).await;
@@ -116,7 +118,6 @@ impl Actor {
         let chat = &mut self.chats[at];
         chat.span = traces::turn(&self.entry.uri, &chat.uri, &turn, &self.entry.provider);
         self.chats[at].sender.clone_from(&sender);
-        self.chats[at].transcript_id = None;
         let marks = self.chats[at].state.status;
         let before = self.chats[at].before(true);
         // Reduced first, so that the stored state is the one that subscribers will see; published after it is stored.
@@ -247,7 +248,7 @@ impl Actor {
             return;
         }
         if self.chats[at].backend.is_none() {
-            self.wake_backend(at);
+            self.wake_backend(at, matches!(tell, Tell::Resume { .. }));
         }
         if let Some(backend) = &self.chats[at].backend {
             if let Tell::Begin { turn, .. } | Tell::Ran { turn, .. } | Tell::Resume { turn, .. } = &tell {

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use ostler_contract::points::KeptChat;
+use ostler_contract::points::{KeptChat, KeptTurn};
 use ostler_contract::read::Unknown;
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::RpcError;
-use ostler_protocol::wire::state::{ChatInteractivity, ErrorInfo, SessionLifecycle, Turn};
+use ostler_protocol::wire::state::{ChatInteractivity, ErrorInfo, SessionLifecycle};
 
 use super::SessionEntry;
 use super::actor::{Actor, boxed};
@@ -67,7 +67,7 @@ async fn woken(
     sessions: Arc<Sessions>,
     entry: Arc<SessionEntry>,
     mailbox: Mailbox,
-    stored: Vec<(KeptChat, Vec<Turn>)>,
+    stored: Vec<(KeptChat, Vec<KeptTurn>)>,
 ) -> Box<Actor> {
     let agent = sessions.core.agent(&entry.provider);
     let view = entry.view();
@@ -146,7 +146,7 @@ async fn woken(
 async fn stored_state(
     sessions: &Sessions,
     entry: &SessionEntry,
-) -> Result<Vec<(KeptChat, Vec<Turn>)>, Thrown> {
+) -> Result<Vec<(KeptChat, Vec<KeptTurn>)>, Thrown> {
     let default = KeptChat { uri: entry.default_chat(), default: true, ..KeptChat::default() };
     let mut chats = match sessions.core.session_store() {
         Some(store) => store.chats.read(limit::STORE, (entry.id.clone(),)).await.known()?,

@@ -649,3 +649,86 @@ async fn the_first_delta_of_a_part_goes_out_immediately_and_those_after_it_are_c
     let wanted: Vec<_> = wanted.into_iter().map(|(content, at)| (content.to_owned(), at)).collect();
     assert_eq!(seen, wanted);
 }
+
+#[tokio::test]
+async fn a_fork_begins_at_the_backends_own_name_of_its_turn() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::default().with_chats().naming_conversations().recording();
+    let host = kept(builder(&stage), dir.path()).start().await;
+    let mut client = begun(&host).await;
+    say(&mut client, &stage, FIRST, 0, "t1", "Hay?", "Yes.").await;
+    drop((client, host));
+    let host = kept(builder(&stage), dir.path()).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    open(&mut client, json!({ "source": { "kind": "fork", "chat": FIRST, "turnId": "t1" } })).await.unwrap();
+    let forks: Vec<_> = (1..stage.started()).filter_map(|number| stage.start(number).fork_at).collect();
+    assert_eq!(forks, ["own-t1"]);
+    // The fork knows the name as well.
+    say(&mut client, &stage, SECOND, stage.started() - 1, "t2", "Oats?", "No.").await;
+    client.dispatch(SECOND, 2, json!({ "type": "chat/truncated", "turnId": "t1" })).await;
+    client.actions_until("chat/truncated").await;
+    let started = json!({ "type": "chat/turnStarted", "turnId": "t3", "message": { "text": "Straw?" } });
+    client.dispatch(SECOND, 3, started).await;
+    stage.wait_begun("t3").await;
+    assert_eq!(stage.start(stage.started() - 1).rewind_at.as_deref(), Some("own-t1"));
+}
+
+/// The hidden context of a side chat, until a turn with it reaches a backend, and again for another conversation.
+#[tokio::test]
+async fn hidden_context_comes_with_the_first_turn_that_the_backend_receives() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::default().with_chats().naming_conversations();
+    let host = kept(builder(&stage), dir.path()).start().await;
+    let mut client = begun(&host).await;
+    say(&mut client, &stage, FIRST, 0, "t1", "Hay?", "Yes.").await;
+    let side = json!({ "source": { "kind": "sideChat", "chat": FIRST, "turnId": "t1" } });
+    open(&mut client, side).await.unwrap();
+    let context = stage.start(1).context;
+    assert!(context.is_some());
+    drop((client, host));
+
+    // A start that fails delivers nothing.
+    let host = kept(builder(&stage), dir.path()).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("subscribe", json!({ "channel": SECOND })).await.unwrap();
+    let begin = async |client: &mut RawClient, turn: &str| {
+        let started = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": "Why?" } });
+        client.dispatch(SECOND, 1, started).await;
+    };
+    stage.fail_starts(1);
+    begin(&mut client, "s1").await;
+    client.actions_until("chat/error").await;
+    begin(&mut client, "s2").await;
+    stage.wait_begun("s2").await;
+    let latest = |stage: &Stage| stage.start(stage.started() - 1);
+    assert_eq!(latest(&stage).context, context);
+    assert_eq!(latest(&stage).seed.map(|turns| turns.len()), Some(1));
+    let complete = |stage: &Stage, turn: &str| {
+        let number = stage.started() - 1;
+        stage.emit(number, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": turn, "duration": 1 }));
+    };
+    complete(&stage, "s2");
+    client.actions_until("chat/turnComplete").await;
+    host.host.stop().await;
+    host.host.close().await;
+
+    // The conversation has it.
+    let host = kept(builder(&stage), dir.path()).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    client.request("subscribe", json!({ "channel": SECOND })).await.unwrap();
+    begin(&mut client, "s3").await;
+    stage.wait_begun("s3").await;
+    assert_eq!(latest(&stage).context, None);
+    complete(&stage, "s3");
+    client.actions_until("chat/turnComplete").await;
+
+    // Another conversation has not.
+    client.dispatch(SECOND, 2, json!({ "type": "chat/truncated" })).await;
+    client.actions_until("chat/truncated").await;
+    begin(&mut client, "s4").await;
+    stage.wait_begun("s4").await;
+    assert_eq!((latest(&stage).context, latest(&stage).seed), (context, None));
+}

@@ -280,5 +280,5 @@ async fn a_session_that_cannot_be_read_is_not_overwritten() {
     assert_eq!(subscribed["snapshot"]["state"]["turns"][0]["id"], "t1");
     say(&mut client, "t2").await;
     let stored = store.turns.as_ref().unwrap().unbounded(("1".to_owned(), chat.clone())).await.unwrap();
-    assert_eq!(stored.iter().map(|turn| turn.id.as_str()).collect::<Vec<_>>(), ["t1", "t2"]);
+    assert_eq!(stored.iter().map(|turn| turn.turn.id.as_str()).collect::<Vec<_>>(), ["t1", "t2"]);
 }

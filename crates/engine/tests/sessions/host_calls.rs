@@ -520,7 +520,7 @@ async fn turns_a_session_store_does_not_keep_are_kept_by_the_host() {
         .await;
     stage.wait_told("begin").await;
     let turns = async || own.turns.clone().unwrap().unbounded(("1".into(), chat.clone())).await.unwrap();
-    assert_eq!(turns().await[0].id, "t");
+    assert_eq!(turns().await[0].turn.id, "t");
     client.request("disposeSession", json!({ "channel": session })).await.unwrap();
     assert!(turns().await.is_empty(), "and forgotten with the session");
 }

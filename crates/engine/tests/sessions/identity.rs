@@ -51,7 +51,10 @@ async fn connected(host: &MemoryHost) -> RawClient {
 
 impl World {
     async fn new() -> Self {
-        let stage = Stage::default().with_plain_chats();
+        Self::with(Stage::default().with_plain_chats()).await
+    }
+
+    async fn with(stage: Stage) -> Self {
         let own = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
         let store = at_once(Arc::new(own).into_point());
         let host = host(&stage, &store).await;
@@ -367,6 +370,49 @@ async fn a_broken_turn_leaves_nothing_open_and_the_queue_goes_on() {
         let inner = &inner["snapshot"]["state"];
         assert_eq!(inner["turns"][0]["state"], "error", "{how:?} {inner}");
         assert_eq!(inner["interactivity"], "read-only", "{how:?} {inner}");
+    }
+}
+
+/// Where the backend can continue a turn that the end of the host broke, clients can ask for it, before and after its
+/// backend was there.
+#[tokio::test(start_paused = true)]
+async fn a_broken_turn_goes_on_where_the_backend_can() {
+    for (how, earlier) in [
+        (Disturbance::Stops, false),
+        (Disturbance::Killed, false),
+        (Disturbance::Stops, true),
+        (Disturbance::Killed, true),
+    ] {
+        let mut world =
+            World::with(Stage::default().with_plain_chats().naming_conversations().resuming()).await;
+        if earlier {
+            // The next turn wakes the backend.
+            world.begin("t0").await;
+            world.end("t0").await;
+            world.disturb(Disturbance::Sleeps).await;
+            world.watch().await;
+        }
+        world.begin("t1").await;
+        world.stage.wait_begun("t1").await;
+        world.call("t1", "runs").await;
+        world.disturb(how).await;
+        world.watch().await;
+        let chat = world.chat.clone();
+        let state = world.client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        let parts = state["snapshot"]["state"]["turns"][usize::from(earlier)]["responseParts"]
+            .as_array()
+            .unwrap()
+            .clone();
+        assert_eq!(parts.last().unwrap()["resumable"], true, "{how:?} {parts:?}");
+        world.dispatch(&chat, json!({ "type": "chat/turnResume", "turnId": "t1" })).await;
+        assert_eq!(world.stage.wait_told("resume").await, "t1");
+        let start = world.stage.start(world.own_backend());
+        assert_eq!(start.resume.as_deref(), Some("own-0"));
+        let seed: Vec<_> = start.seed.unwrap().into_iter().map(|turn| turn.id).collect();
+        assert_eq!(seed.last().unwrap(), "t1", "the backend has the message of the turn");
+        world.end("t1").await;
+        let state = world.client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        assert_eq!(state["snapshot"]["state"]["turns"][usize::from(earlier)]["state"], "complete", "{state}");
     }
 }
 

@@ -54,9 +54,7 @@ async fn begin(client: &mut RawClient, stage: &Stage, turn: &str) {
     let started = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": turn } });
     client.dispatch(CHAT, 1, started).await;
     client.actions_until("chat/turnStarted").await;
-    while !stage.told().iter().any(|told| told["begin"][0] == turn) {
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    }
+    stage.wait_begun(turn).await;
 }
 
 async fn truncate(client: &mut RawClient, after: Option<&str>) -> Value {
@@ -185,4 +183,24 @@ async fn a_turn_that_is_dropped_does_not_change_when_its_chat_was_modified() {
     tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     truncate(&mut client, Some("t1")).await;
     assert_eq!(modified(&mut client).await, before, "the reducers of its watchers leave it as it is");
+}
+
+#[tokio::test]
+async fn a_backend_is_rewound_by_its_own_names_of_turns() {
+    let stage = Stage::default().naming_conversations().recording();
+    let dir = tempfile::tempdir().unwrap();
+    let first = host(&stage, dir.path()).await;
+    let mut client = talked(&first, &stage).await;
+    truncate(&mut client, Some("t1")).await;
+    say(&mut client, &stage, 1, "t3").await;
+    assert_eq!(continued(&stage, 1), json!(["own-0", "own-t1", ["t1"]]));
+    // A name that comes after the end of its turn counts as well, and names stay over restarts.
+    stage.start(1).on_turn_recorded.call(("t3".to_owned(), "later".to_owned())).unwrap();
+    say(&mut client, &stage, 1, "t4").await;
+    let again = host(&stage, dir.path()).await;
+    let mut client = watching(&again).await;
+    truncate(&mut client, Some("t3")).await;
+    say(&mut client, &stage, 2, "t5").await;
+    assert_eq!(continued(&stage, 2), json!(["own-0", "later", ["t1", "t3"]]));
+    drop(first);
 }

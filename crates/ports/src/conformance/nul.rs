@@ -99,9 +99,9 @@ async fn keeps_values(sessions: &SessionStore, automations: &AutomationStore, nu
             "message": { "text": text, "origin": { "kind": "user" } },
         }))
         .unwrap();
-        let kept = KeptTurn { turn: turn.clone(), sender: None, transcript_id: None };
-        set_turn.unbounded((id.clone(), "c".into(), 0, kept)).await.unwrap();
-        same(turns.unbounded((id.clone(), "c".into())).await, vec![turn], text);
+        let kept = KeptTurn { turn, sender: None, transcript_id: Some(text.into()) };
+        set_turn.unbounded((id.clone(), "c".into(), 0, kept.clone())).await.unwrap();
+        same(turns.unbounded((id.clone(), "c".into())).await, vec![kept], text);
     }
     let uri = format!("ahp-automation-run:/{id}");
     for status in ["pending", "completed"] {

@@ -38,7 +38,7 @@ pub async fn sessions_conformance(store: SessionStore) {
     {
         let of = async |id: &str, chat: &str| {
             let turns = turns.unbounded((id.into(), chat.into())).await.unwrap();
-            turns.into_iter().map(|turn| turn.id).collect::<Vec<_>>()
+            turns.into_iter().map(|kept| kept.turn.id).collect::<Vec<_>>()
         };
         let set = async |id: &str, chat: &str, place: u64, turn: &str| {
             set_turn.unbounded((id.into(), chat.into(), place, kept_turn(turn))).await.unwrap();
@@ -55,7 +55,7 @@ pub async fn sessions_conformance(store: SessionStore) {
             ["t0", "t1", "t2", "t3 again", "t4", "t5", "t6", "t7", "t8", "t9", "t10", "t11"]
         );
         let whole = turns.unbounded(("s".into(), "b".into())).await.unwrap();
-        assert_eq!(whole, [kept_turn("of b").turn], "a turn is kept whole");
+        assert_eq!(whole, [kept_turn("of b")], "a turn is kept whole, with what the host wrote beside it");
         drop_turns.unbounded(("s".into(), "a".into(), 2)).await.unwrap();
         assert_eq!(of("s", "a").await, ["t0", "t1"]);
         assert_eq!((of("s", "b").await, of("s2", "a").await), (vec!["of b".into()], vec!["of s2".into()]));
@@ -124,7 +124,7 @@ fn kept_turn(id: &str) -> KeptTurn {
         usage: None,
         state: TurnState::Complete,
     };
-    KeptTurn { turn, sender: Some("user:ada".into()), transcript_id: None }
+    KeptTurn { turn, sender: Some("user:ada".into()), transcript_id: Some(format!("name of {id}")) }
 }
 
 async fn keeps_sessions(store: &SessionStore) {

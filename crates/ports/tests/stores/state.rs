@@ -115,7 +115,7 @@ async fn what_is_kept_is_there_when_opened_again() {
     store.set_turn.unwrap().unbounded(("s".into(), "c".into(), 0, turn(0, 10))).await.unwrap();
     let again = sessions(folder.path());
     assert_eq!(again.sessions.unbounded(()).await.unwrap(), ["s"]);
-    assert_eq!(again.turns.unwrap().unbounded(("s".into(), "c".into())).await.unwrap(), [turn(0, 10).turn]);
+    assert_eq!(again.turns.unwrap().unbounded(("s".into(), "c".into())).await.unwrap(), [turn(0, 10)]);
     #[cfg(unix)]
     for file in fs::read_dir(folder.path()).unwrap() {
         use std::os::unix::fs::PermissionsExt as _;

@@ -127,7 +127,7 @@ pub fn store(own: &M) -> SessionStore {
             member.read(move |tables| {
                 let turns = tables.sessions.get(&id).map(|row| row.turns.iter());
                 let of = turns.into_iter().flatten().filter(|((of, _), _)| *of == chat);
-                of.map(|(_, kept)| kept.turn.clone()).collect()
+                of.map(|(_, kept)| kept.clone()).collect()
             })
         })),
         set_turn: Some(member!(

@@ -197,6 +197,16 @@ pub struct Conversation {
 /// The prefix of a fork point at the latest turn.
 const LATEST: &str = "latest:";
 
+/// Returns the latest message that the host knows of, which runs again if its turn is continued.
+fn latest_of(seed: &[ostler_contract::wire::state::Turn]) -> Message {
+    let message = seed.last().map(|turn| turn.message.clone());
+    message.map_or_else(Message::default, |message| Message {
+        text: message.text,
+        attachments: message.attachments.unwrap_or_default(),
+        context: None,
+    })
+}
+
 /// The agent's session from which a new one is forked.
 fn forked_from(runtime: &Runtime, start: &Start) -> Option<String> {
     let latest = start.fork_at.as_ref().is_some_and(|point| point.starts_with(LATEST));
@@ -342,7 +352,7 @@ impl Conversation {
             changing: None,
             turn: None,
             waiting: None,
-            latest: Message::default(),
+            latest: latest_of(start.seed.as_deref().unwrap_or_default()),
             questions: Questions::default(),
             children: HashMap::new(),
             client_calls: Vec::new(),

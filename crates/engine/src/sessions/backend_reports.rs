@@ -1,0 +1,42 @@
+//! What a backend reports about itself: that it started, and its names of turns.
+
+use super::actor::Actor;
+
+/// The maximum length of a name of a turn, in bytes.
+const LONGEST_NAME: usize = 1024;
+
+impl Actor {
+    /// Records the backend's name of a turn, which is stored beside the turn.
+    pub(super) fn turn_recorded(&mut self, at: usize, turn: String, name: String) {
+        let chat = &mut self.chats[at];
+        let place = chat.state.turns.iter().rposition(|held| held.id == turn);
+        if place.is_none() && chat.running() != Some(turn.as_str()) {
+            return;
+        }
+        if name.len() > LONGEST_NAME {
+            let (uri, length) = (&chat.uri, name.len());
+            self.core.log.warn(format_args!(
+                "{uri}: the backend's name of turn {turn} has {length} bytes; at most {LONGEST_NAME} are recorded"
+            ));
+            return;
+        }
+        if chat.recorded.insert(turn, name.clone()).is_some_and(|before| before == name) {
+            return;
+        }
+        match place {
+            Some(place) => self.write_unwaited(self.keep_named_turn(at, place)),
+            // The running turn is stored again soon, and at its end.
+            None => chat.unkept = true,
+        }
+    }
+
+    /// Records whether the backend that started can continue failed turns. A running turn is stored in the form that it has
+    /// after the end of the host, which says so.
+    pub(super) fn backend_started(&mut self, at: usize, resumes: bool) {
+        self.chats[at].resumes = resumes;
+        if self.chats[at].running().is_some() && self.chats[at].is_given {
+            let write = self.keep_running_turn(at);
+            self.write_unwaited(write);
+        }
+    }
+}
