@@ -40,7 +40,7 @@ macro_rules! stored {
 }
 
 /// The tables with data under a session's id.
-const TABLES: [(&str, &str); 10] = [
+const TABLES: [(&str, &str); 11] = [
     ("sessions", "id"),
     ("session_flags", "session"),
     ("session_artifacts", "session"),
@@ -48,6 +48,7 @@ const TABLES: [(&str, &str); 10] = [
     ("session_chats", "session"),
     ("session_chat_uris", "session"),
     ("session_annotations", "session"),
+    ("session_reported", "session"),
     ("chat_titles", "session"),
     ("turns", "session"),
     ("attachments", "session"),
@@ -129,6 +130,18 @@ impl SqliteSessions {
                     "INSERT OR REPLACE INTO session_annotations (session, annotations) VALUES (?1, ?2)",
                     id,
                     &annotations,
+                )
+            })),
+            reported: Some(member!(self, |store: &Self, (id,)| store.one_or_empty::<JsonObject>(
+                "SELECT reported FROM session_reported WHERE session = ?1",
+                id,
+                "reports of"
+            ))),
+            set_reported: Some(member!(self, |store: &Self, (id, reported): (String, JsonObject)| {
+                store.keep(
+                    "INSERT OR REPLACE INTO session_reported (session, reported) VALUES (?1, ?2)",
+                    id,
+                    &reported,
                 )
             })),
             set_attachment: Some(member!(self, Self::set_attachment)),

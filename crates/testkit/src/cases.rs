@@ -337,7 +337,7 @@ pub fn at_once(store: SessionStore) -> SessionStore {
         flags set_flags config set_config artifacts set_artifacts pull_requests set_pull_requests chat_title
         set_chat_title chats set_chats sessions forget;
         all session page session_of_chat drafts waiting count turns set_turn drop_turns annotations set_annotations
-        set_attachment attachment close
+        reported set_reported set_attachment attachment close
     )
 }
 

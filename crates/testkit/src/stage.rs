@@ -218,6 +218,7 @@ impl Stage {
         };
         let (begin, cancel, close) = (told("begin"), told("cancel"), told("close"));
         let (confirm, answer, stop) = (told("confirm"), told("answer"), told("stopWorker"));
+        let start_server = told("startMcpServer");
         let (steer, customization, resume) = (told("steer"), told("customization"), told("resume"));
         let never_closes = self.never_closes;
         AgentSession {
@@ -277,6 +278,10 @@ impl Stage {
             }),
             set_customization_enabled: Some(Call::now(move |(id, on): (String, bool)| {
                 customization(json!([id, on]));
+                Ok(())
+            })),
+            start_mcp_server: Some(Call::now(move |(id,): (String,)| {
+                start_server(id.into());
                 Ok(())
             })),
             stop_worker: (!self.without_stop_worker).then(|| {

@@ -124,7 +124,7 @@ pub fn wrapped_store(store: &SessionStore, with: &impl WrapCall) -> SessionStore
         pull_requests false, set_pull_requests true, chat_title false, set_chat_title true, chats false,
         set_chats true, sessions false, forget true,;
         all false, session false, page false, session_of_chat false, drafts false, waiting false, count false, turns false,
-        set_turn true, drop_turns true, annotations false, set_annotations true, set_attachment true,
-        attachment false,
+        set_turn true, drop_turns true, annotations false, set_annotations true, reported false,
+        set_reported true, set_attachment true, attachment false,
     )
 }

@@ -207,6 +207,12 @@ impl Sessions {
                     store.set_part(id, "annotations".to_owned(), &annotations)
                 }
             )),
+            reported: Some(member!(self, |store: &Arc<Self>, (id,)| {
+                or_default::<JsonObject>(store.part(id, "reported".to_owned(), "reports of"))
+            })),
+            set_reported: Some(member!(self, |store: &Arc<Self>, (id, reported): (String, JsonObject)| {
+                store.set_part(id, "reported".to_owned(), &reported)
+            })),
             set_attachment: Some(
                 member!(self, |store: &Arc<Self>, arguments| store.set_attachment(arguments))
             ),

@@ -282,6 +282,7 @@ fn page_of(kind: Kind) -> String {
         Kind::PullRequests => parts("pullRequests"),
         Kind::Chats => parts("chats"),
         Kind::Annotations => parts("annotations"),
+        Kind::Reported => parts("reported"),
         Kind::ChatTitle => (
             "0::bigint AS number, session AS a, substr(part, 7) AS b, value AS content, NULL::text AS more
              FROM session_parts WHERE (session, part) > ($1, 'title:' || $2) AND part LIKE 'title:%'"
@@ -459,6 +460,8 @@ fn statements(kind: Kind, items: Vec<Item>, direct: &Direct) -> Result<Statement
              SELECT session, 'artifacts', value FROM unnest($1::text[], $2::text[]) AS t(session, value)"),
         Kind::PullRequests => part("INSERT INTO session_parts (session, part, value)
              SELECT session, 'pullRequests', value FROM unnest($1::text[], $2::text[]) AS t(session, value)"),
+        Kind::Reported => part("INSERT INTO session_parts (session, part, value)
+             SELECT session, 'reported', value FROM unnest($1::text[], $2::text[]) AS t(session, value)"),
         Kind::Annotations => part("INSERT INTO session_parts (session, part, value)
              SELECT session, 'annotations', value FROM unnest($1::text[], $2::text[]) AS t(session, value)"),
         Kind::Chats => {

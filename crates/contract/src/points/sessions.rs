@@ -68,6 +68,11 @@ pub struct SessionStore {
     pub annotations: Option<Call<fn(id: String) -> Vec<Value>>>,
     /// Stores them.
     pub set_annotations: Option<Call<fn(id: String, annotations: Vec<Value>)>>,
+    /// What the session's backend reported beside its turns, such as its customizations; an empty object if nothing is stored.
+    /// Without this and `setReported`, the host stores it itself.
+    pub reported: Option<Call<fn(id: String) -> JsonObject>>,
+    /// Stores it.
+    pub set_reported: Option<Call<fn(id: String, reported: JsonObject)>>,
     /// Stores an attachment of a session; equal ids have equal content. Without both attachment functions, the host
     /// stores attachments itself.
     pub set_attachment: Option<Call<fn(id: String, attachment: String, content: KeptAttachment)>>,
@@ -96,6 +101,11 @@ impl SessionStore {
     /// Returns whether the store stores annotations.
     pub fn keeps_annotations(&self) -> bool {
         self.annotations.is_some() && self.set_annotations.is_some()
+    }
+
+    /// Returns whether the store stores what backends reported.
+    pub fn keeps_reported(&self) -> bool {
+        self.reported.is_some() && self.set_reported.is_some()
     }
 }
 
@@ -152,6 +162,12 @@ pub struct KeptSession {
     /// The facts about its directory that were read last, such as its branch; listings show them.
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     pub facts: JsonObject,
+    /// What its backend added to its `_meta`; listings show it.
+    #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
+    pub meta: JsonObject,
+    /// What its backend says it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<String>,
     /// What created it, if not a user: `{ kind: "automation", automation, run }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Value>,
@@ -274,6 +290,9 @@ pub struct KeptChat {
     /// In the chat of a worker: the URI of the chat whose backend runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_of: Option<String>,
+    /// What its backend says it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<String>,
     /// Whether its latest turn failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,

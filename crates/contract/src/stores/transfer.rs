@@ -43,6 +43,8 @@ pub enum Kind {
     Chats,
     /// Annotations, by session.
     Annotations,
+    /// What backends reported, by session.
+    Reported,
     /// Titles of chats, by session and chat.
     ChatTitle,
     /// Turns, by session, chat and position.
@@ -55,7 +57,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order in which they are copied.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Secret,
         Self::Users,
         Self::Policy,
@@ -69,6 +71,7 @@ impl Kind {
         Self::PullRequests,
         Self::Chats,
         Self::Annotations,
+        Self::Reported,
         Self::ChatTitle,
         Self::Turn,
         Self::Attachment,
@@ -91,6 +94,7 @@ impl Kind {
             Self::PullRequests => "pull requests of sessions",
             Self::Chats => "chats of sessions",
             Self::Annotations => "annotations of sessions",
+            Self::Reported => "reports of backends",
             Self::ChatTitle => "titles of chats",
             Self::Turn => "turns",
             Self::Attachment => "attachments",

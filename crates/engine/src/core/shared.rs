@@ -260,6 +260,11 @@ impl Core {
         self.store_of(SessionStore::keeps_annotations).filter(|store| store.keeps_annotations())
     }
 
+    /// Returns the store of what backends reported.
+    pub(crate) fn report_store(&self) -> Option<&SessionStore> {
+        self.store_of(SessionStore::keeps_reported).filter(|store| store.keeps_reported())
+    }
+
     fn store_of(&self, keeps: fn(&SessionStore) -> bool) -> Option<&SessionStore> {
         let store = self.session_store();
         store.filter(|store| keeps(store)).or_else(|| self.own_sessions.get()).or(store)

@@ -54,7 +54,7 @@ impl Front {
     async fn slashes(self: &Arc<Self>, entry: &Arc<SessionEntry>) -> Vec<Slash> {
         let own = match entry.is_awake() {
             true => self.customizations_of(entry).await,
-            false => None,
+            false => self.sessions.customizations_asleep(entry).await,
         };
         let (offered, commands) = match self.core.offered.read().get(&entry.provider) {
             Some(offered) => (offered.customizations.clone(), offered.commands.clone()),

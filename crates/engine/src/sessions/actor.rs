@@ -497,6 +497,7 @@ impl Actor {
         if !is_streamed(&action) {
             self.dirty = true;
         }
+        self.note_report(at, &action);
         let channel = self.chats[at].channel();
         let extent = self.queue(channel, &action, origin);
         self.chats[at].size.lessen(removed);
@@ -513,6 +514,7 @@ impl Actor {
         if !matches!(action, StateAction::SessionChatUpdated(_)) {
             self.dirty = true;
         }
+        self.note_session_report(&action);
         let channel = self.channel();
         let extent = self.queue(channel, &action, origin);
         self.memory.size.grow(extent);

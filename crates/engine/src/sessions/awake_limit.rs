@@ -13,6 +13,7 @@ use super::actor::Actor;
 use super::annotations::Annotations;
 use super::create::state_of;
 use super::queue::Inbox;
+use super::reported::any_runs;
 use super::{Resting, SessionEntry, Snapshots, ToSession};
 use crate::core::ids::ConnectionId;
 use crate::sessions::Sessions;
@@ -245,9 +246,12 @@ impl Actor {
             if !inbox.is_empty() || !matches!(*resting, Resting::Open(..)) {
                 return false;
             }
+            let forgets = self.forgets_state();
+            let clients = std::mem::take(&mut self.state.active_clients);
+            self.entry.rest_clients(clients, &self.active_clients);
             *resting = Resting::Asleep;
             inbox.close();
-            if self.forgets_state() {
+            if forgets {
                 let channels = self.chats.iter().map(|chat| &*chat.uri).chain([&*self.entry.uri]);
                 self.core.fanout.end_pasts(channels);
             }
@@ -264,18 +268,14 @@ impl Actor {
     /// of its directories are read again, and an action says what they are.
     fn forgets_state(&self) -> bool {
         let (state, woken) = (&self.state, state_of(&self.entry, None));
-        state.activity != woken.activity
-            || state.creation_error != woken.creation_error
-            || has_some(state.server_tools.as_deref())
+        state.creation_error != woken.creation_error
             || has_some(Some(&state.active_clients))
-            || has_some(state.customizations.as_deref())
+            || state.customizations.iter().flatten().any(|listed| self.client_plugins.lists(listed))
+            || any_runs(state.customizations.as_deref())
             || self.chats.iter().any(|chat| {
                 let chat_state = &chat.state;
-                chat_state.activity.is_some()
-                    || chat_state.changes.is_some()
-                    || has_some(chat_state.changesets.as_deref())
+                chat_state.changes.is_some()
                     || has_some(chat_state.background_work.as_deref())
-                    || has_some(chat_state.canvases.as_deref())
                     || chat_state.meta.is_some()
             })
     }

@@ -140,6 +140,7 @@ impl Actor {
             StateAction::SessionConfigChanged(changed) => {
                 let _ = self.change_config(changed, false, None).await;
             }
+            StateAction::SessionMetaChanged(changed) => self.change_meta(changed),
             StateAction::SessionCustomizationsChanged(mut changed) => {
                 self.list_client_plugins(&mut changed.customizations);
                 self.toggle_listed(at, &mut changed.customizations);

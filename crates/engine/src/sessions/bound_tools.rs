@@ -13,7 +13,7 @@ use super::SessionEntry;
 use super::size::Extent;
 use super::tools::{BoundPlace, bind};
 use crate::sessions::Sessions;
-use crate::users::clients::ClientIdentity;
+use crate::users::clients::{ClientIdentity, Clients};
 
 /// The tools that a session's clients contribute, and whether the session still exists.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +21,9 @@ pub struct Brought {
     tools: Arc<[BoundTool]>,
     /// Those clients.
     clients: Arc<[ClientIdentity]>,
-    /// The memory charged for the tools, whether the session is awake or not.
+    /// The clients and what they contribute, while the session is asleep.
+    asleep: Vec<(SessionActiveClient, ClientIdentity)>,
+    /// The memory charged for what they contribute, whether the session is awake or not.
     charge: Option<Arc<Charge>>,
     /// The number of changes so far.
     pub moved: u64,
@@ -94,7 +96,7 @@ impl SessionEntry {
         identities: &[ClientIdentity],
         memory: &Budget,
     ) {
-        let bytes = clients.iter().map(|client| Extent::of(&client.tools).memory()).sum();
+        let bytes = clients.iter().map(|client| Extent::of(client).memory()).sum();
         let charge = (bytes > SMALL).then(|| Arc::new(memory.take_anyway(bytes)));
         self.brought.send_modify(|brought| {
             brought.charge = charge;
@@ -102,6 +104,31 @@ impl SessionEntry {
             brought.clients = identities.into();
             brought.moved += 1;
         });
+    }
+
+    /// Takes the active clients of a session that falls asleep.
+    pub(super) fn rest_clients(&self, clients: Vec<SessionActiveClient>, identities: &[ClientIdentity]) {
+        let identity = |client: &SessionActiveClient| {
+            identities.iter().find(|identity| identity.id == client.client_id).cloned()
+        };
+        let asleep =
+            clients.into_iter().filter_map(|client| identity(&client).map(|identity| (client, identity)));
+        self.brought.send_modify(|brought| brought.asleep = asleep.collect());
+    }
+
+    /// Returns the active clients to a session that wakes.
+    pub(super) fn wake_clients(&self) -> Vec<(SessionActiveClient, ClientIdentity)> {
+        let mut asleep = Vec::new();
+        self.brought.send_if_modified(|brought| {
+            asleep = std::mem::take(&mut brought.asleep);
+            false
+        });
+        asleep
+    }
+
+    /// Whether one of the active clients of a session that is asleep is still connected.
+    pub(super) fn has_connected_clients(&self, clients: &Clients) -> bool {
+        self.brought.borrow().asleep.iter().any(|(_, identity)| identity.is_connected(clients))
     }
 
     /// Returns the session's active clients.

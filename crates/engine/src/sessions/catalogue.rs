@@ -94,7 +94,10 @@ impl Sessions {
         let mut entries = self.in_memory.entries.write();
         let resting = entries.values().filter(|entry| {
             // References are only handed out by this map or by another holder.
-            Arc::strong_count(entry) == 1 && entry.can_go() && !watched(entry)
+            Arc::strong_count(entry) == 1
+                && entry.can_go()
+                && !watched(entry)
+                && !entry.has_connected_clients(&self.access.clients)
         });
         let mut resting: Vec<_> =
             resting.map(|entry| (entry.used.load(Ordering::Relaxed), entry.id.clone())).collect();

@@ -65,6 +65,8 @@ pub(super) struct Chat {
     pub sender: Option<String>,
     /// The backend's names of turns, by turn, where it recorded one.
     pub recorded: HashMap<String, String>,
+    /// The activity that is stored, or about to be.
+    pub stored_activity: Option<String>,
     /// Whether the backend can continue failed turns.
     pub resumes: bool,
     /// Whether the running turn was given to the backend by the host.
@@ -228,6 +230,7 @@ impl Chat {
             titled: !title.is_empty(),
             sender: None,
             recorded: HashMap::new(),
+            stored_activity: None,
             resumes: false,
             is_given: false,
             end: StoredEnd::default(),
@@ -297,6 +300,9 @@ impl Chat {
         }
         self.state.status |= marks(kept.flags);
         self.state.turns = turns;
+        self.stored_activity.clone_from(&kept.activity);
+        // Nobody does what was going on when the host stopped in a turn.
+        self.state.activity = kept.activity.clone().filter(|_| !self.has_failed());
     }
 
     /// Applies an action in the same way as every subscriber.
@@ -473,6 +479,7 @@ impl Chat {
             default,
             closed: false,
             worker_of: lead.map(str::to_owned),
+            activity: self.stored_activity.clone(),
             failed: self.has_failed(),
             queued: self
                 .state

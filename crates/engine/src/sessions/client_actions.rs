@@ -174,7 +174,13 @@ impl Actor {
         if !self.apply_session(action, origin) {
             return refuse(format!("there is no MCP server {id}"));
         }
-        self.tell_all(|| Tell::McpServer { id: id.clone(), start });
+        // Where no backend runs, one starts for it.
+        let default = self.state.default_chat.as_deref();
+        let at = self.chats.iter().position(|chat| Some(&*chat.uri) == default);
+        match at.filter(|_| start && self.chats.iter().all(|chat| chat.backend.is_none())) {
+            Some(at) => self.tell_backend(at, Tell::McpServer { id, start }),
+            None => self.tell_all(|| Tell::McpServer { id: id.clone(), start }),
+        }
         Ok(())
     }
 

@@ -125,6 +125,11 @@ impl Copied {
 }
 
 impl ClientPlugins {
+    /// Whether a customization of the session is one of the plugins.
+    pub fn lists(&self, customization: &Customization) -> bool {
+        self.copies.iter().any(|copy| id_of(customization) == Some(&*copy.id))
+    }
+
     /// Resolves once no copy is in progress, or after a timeout, to the plugins copied by then.
     pub fn settled(&self) -> impl Future<Output = Vec<ClientPlugin>> + Send + use<> {
         let mut now = self.now.subscribe();

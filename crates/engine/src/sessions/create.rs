@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use futures::future::OptionFuture;
 use ostler_contract::events::Event;
 use ostler_contract::points::{
-    Agent, AgentSession, AnnotationCounts, KeptChat, KeptDraft, KeptSession, SessionFlags, Start, Worktree,
+    Agent, AgentSession, KeptChat, KeptDraft, KeptSession, SessionFlags, Start, Worktree,
 };
 use ostler_contract::registry::Owned;
 use ostler_contract::{Cross, Frozen, JsonObject, Thrown, Value, in_time, limit};
@@ -138,17 +138,10 @@ impl Sessions {
             modified_at: now,
             values: new.config.clone(),
             working_directories: directories,
-            project: None,
-            facts: JsonObject::new(),
             origin: new.origin.clone(),
-            backend_id: None,
-            worktree: None,
-            scope: None,
             draft: new.draft.then(|| KeptDraft { client: new.client.clone(), ..KeptDraft::default() }),
-            annotations: AnnotationCounts::default(),
-            toggled: JsonObject::new(),
-            reviewed: JsonObject::new(),
             model: new.first_model.clone(),
+            ..KeptSession::default()
         };
         let (mailbox, inbox) = Mailbox::open();
         let coming = Resting::Open(mailbox.clone(), self.limits.census.come());
@@ -536,7 +529,8 @@ pub(super) fn announce(sessions: &Arc<Sessions>, entry: &Arc<SessionEntry>, clie
 pub(super) fn state_of(entry: &SessionEntry, config: Option<SessionConfigState>) -> SessionState {
     let view = entry.view();
     let View { summary, record, .. } = &*view;
-    let mut meta = record.facts.clone();
+    let mut meta = record.meta.clone();
+    meta.extend(record.facts.clone());
     if let Some(owner) = &entry.owner {
         meta.insert(names::meta_key("owner"), owner.as_str().into());
     }
@@ -544,7 +538,7 @@ pub(super) fn state_of(entry: &SessionEntry, config: Option<SessionConfigState>)
         provider: entry.provider.clone(),
         title: summary.title.clone(),
         status: SessionStatus::Idle.bits() | marks(view.flags()),
-        activity: None,
+        activity: summary.activity.clone(),
         origin: summary.origin.clone(),
         project: summary.project.clone(),
         working_directories: summary.working_directories.clone(),

@@ -22,6 +22,8 @@ pub(super) enum DeferredPart {
     Session,
     /// The list of its chats, with their flags and drafts.
     Chats,
+    /// What its backend reported.
+    Reported,
 }
 
 /// The parts that wait to be written.
@@ -30,6 +32,7 @@ pub(super) struct Deferred {
     flags: bool,
     session: bool,
     chats: bool,
+    reported: bool,
     due: Option<Instant>,
 }
 
@@ -40,6 +43,7 @@ impl Deferred {
             DeferredPart::Flags => self.flags = true,
             DeferredPart::Session => self.session = true,
             DeferredPart::Chats => self.chats = true,
+            DeferredPart::Reported => self.reported = true,
         }
         self.due.get_or_insert_with(|| Instant::now() + DELAY);
     }
@@ -54,7 +58,7 @@ impl Actor {
     /// Writes the deferred parts in one commit. No caller waits for it, but the session does not end or sleep before it
     /// has finished.
     pub(super) fn write_deferred(&mut self) {
-        let Deferred { flags, session, chats, due } = std::mem::take(&mut self.deferred);
+        let Deferred { flags, session, chats, reported, due } = std::mem::take(&mut self.deferred);
         if due.is_none() {
             return;
         }
@@ -63,8 +67,9 @@ impl Actor {
         // What is owed is written with them, turns first: a queued message leaves the chats once its turn is stored.
         let chats = chats && self.storing.owed_at.is_none();
         let chats = OptionFuture::from(chats.then(|| self.keep_chats()));
+        let reported = OptionFuture::from(reported.then(|| self.keep_reported()));
         self.write_unwaited(async move {
-            futures::join!(flags, session, chats);
+            futures::join!(flags, session, chats, reported);
         });
     }
 

@@ -26,7 +26,7 @@ use crate::workspace::sessions_view::SessionView as _;
 pub(super) const LOOKED_RECENTLY: Duration = Duration::from_secs(1);
 
 /// The keys of `_meta` that hold a pull request.
-const PULL_REQUEST: [&str; 3] = ["github", "githubData", "workingDirectoryKeys"];
+pub(super) const PULL_REQUEST: [&str; 3] = ["github", "githubData", "workingDirectoryKeys"];
 
 /// Why facts are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

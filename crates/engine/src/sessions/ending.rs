@@ -46,10 +46,23 @@ impl Actor {
         if watchers.iter().any(is_of_client) {
             return;
         }
+        self.remove_active_client(client);
+    }
+
+    fn remove_active_client(&mut self, client: &str) {
         self.client_gone(client);
         let removed = SessionActiveClientRemovedAction { client_id: client.to_owned() };
         self.apply_session(StateAction::SessionActiveClientRemoved(removed), None);
         self.active_clients_changed();
+    }
+
+    /// Removes the active clients that disconnected while the session was asleep.
+    pub(super) fn remove_disconnected(&mut self) {
+        for client in self.active_clients.clone() {
+            if !client.is_connected(&self.sessions.access.clients) {
+                self.remove_active_client(&client.id);
+            }
+        }
     }
 
     /// Stores the running turns, ends them and closes the backends.

@@ -52,6 +52,7 @@ mod preamble;
 mod prepare;
 mod queue;
 mod queued;
+mod reported;
 mod reporting;
 mod requests;
 mod senders;

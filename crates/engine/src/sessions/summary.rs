@@ -33,7 +33,8 @@ pub(super) fn flags_in(status: u32) -> SessionFlags {
 
 /// Returns the summary of a session that is new or asleep, without its chats.
 pub(super) fn summary_at_rest(kept: &KeptSession, flags: SessionFlags) -> SessionSummary {
-    let mut meta = kept.facts.clone();
+    let mut meta = kept.meta.clone();
+    meta.extend(kept.facts.clone());
     if let Some(owner) = &kept.owner {
         meta.insert(ostler_protocol::names::meta_key("owner"), owner.as_str().into());
     }
@@ -41,7 +42,7 @@ pub(super) fn summary_at_rest(kept: &KeptSession, flags: SessionFlags) -> Sessio
         provider: kept.provider.clone(),
         title: kept.title.clone(),
         status: SessionStatus::Idle.bits() | marks(flags),
-        activity: None,
+        activity: kept.activity.clone(),
         origin: kept.origin.clone().and_then(|origin| serde_json::from_value(origin).ok()),
         project: kept.project.clone().and_then(|project| serde_json::from_value(project).ok()),
         working_directories: (!kept.working_directories.is_empty()).then(|| kept.working_directories.clone()),
@@ -230,7 +231,8 @@ impl Actor {
             changes: self.changes.clone().or_else(|| last.changes.is_some().then(no_changes)),
             default_chat: self.state.default_chat.clone(),
             chats: (self.chats.len() > 1 || last.chats.is_some()).then(listed),
-            meta: self.state.meta.clone().or_else(|| last.meta.is_some().then(JsonObject::new)),
+            meta: super::reported::listed_meta(self.state.meta.as_ref())
+                .or_else(|| last.meta.is_some().then(JsonObject::new)),
         }
     }
 }

@@ -380,6 +380,7 @@ impl Actor {
         self.core.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
         self.sessions.look_around(&self.entry, true);
         self.deferred.add(DeferredPart::Session);
+        self.store_activity(at);
         if self.chats.iter().filter(|chat| !chat.is_worker()).nth(1).is_some() {
             // The list of chats holds the modification time of each one if there are several.
             self.deferred.add(DeferredPart::Chats);

@@ -40,6 +40,8 @@ pub struct Record {
     pub draft: Option<KeptDraft>,
     /// The facts about its directory that were read last.
     pub facts: JsonObject,
+    /// What its backend added to its `_meta`.
+    pub meta: JsonObject,
     /// The customizations that were enabled or disabled, by id.
     pub toggled: JsonObject,
     /// The files of changesets that users reviewed, by scope and id.
@@ -57,9 +59,11 @@ impl Published {
     pub fn new(kept: KeptSession, flags: SessionFlags) -> Self {
         let summary = Arc::new(summary_at_rest(&kept, flags));
         let default_chat = uri::default_chat(&kept.uri);
-        let KeptSession { values, backend_id, worktree, draft, facts, toggled, reviewed, model, .. } = kept;
+        let KeptSession {
+            values, backend_id, worktree, draft, facts, meta, toggled, reviewed, model, ..
+        } = kept;
         let record =
-            Arc::new(Record { values, backend_id, worktree, draft, facts, toggled, reviewed, model });
+            Arc::new(Record { values, backend_id, worktree, draft, facts, meta, toggled, reviewed, model });
         Self(RwLock::new(Arc::new(View { summary, default_chat, record })))
     }
 
@@ -122,7 +126,8 @@ impl SessionEntry {
         directories: &[String],
         annotated: Option<&AnnotationsSummary>,
     ) -> KeptSession {
-        let Record { values, backend_id, worktree, draft, facts, toggled, reviewed, model } = &*view.record;
+        let Record { values, backend_id, worktree, draft, facts, meta, toggled, reviewed, model } =
+            &*view.record;
         KeptSession {
             uri: self.uri.clone(),
             provider: self.provider.clone(),
@@ -136,6 +141,8 @@ impl SessionEntry {
             working_directories: directories.to_vec(),
             project: view.summary.project.as_ref().and_then(|project| serde_json::to_value(project).ok()),
             facts: facts.clone(),
+            meta: meta.clone(),
+            activity: view.summary.activity.clone(),
             origin: self.origin.clone(),
             backend_id: backend_id.clone(),
             worktree: worktree.clone(),

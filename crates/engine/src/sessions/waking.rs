@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use ostler_contract::points::{KeptChat, KeptTurn};
 use ostler_contract::read::Unknown;
-use ostler_contract::{Thrown, limit};
+use ostler_contract::{Thrown, Value, limit};
 use ostler_protocol::RpcError;
-use ostler_protocol::wire::state::{ChatInteractivity, ErrorInfo, SessionLifecycle};
+use ostler_protocol::wire::state::{ChatInteractivity, Customization, ErrorInfo, SessionLifecycle};
 
 use super::SessionEntry;
 use super::actor::{Actor, boxed};
@@ -16,6 +16,7 @@ use super::chat::Chat;
 use super::create::state_of;
 use super::deferred::DeferredPart;
 use super::queue::{Inbox, Mailbox};
+use super::reported::{ARTIFACTS, Reported};
 use crate::core::long_work::prompt_work;
 use crate::core::refusals::{not_loaded, unread};
 use crate::sessions::Sessions;
@@ -67,7 +68,7 @@ async fn woken(
     sessions: Arc<Sessions>,
     entry: Arc<SessionEntry>,
     mailbox: Mailbox,
-    stored: Vec<(KeptChat, Vec<KeptTurn>)>,
+    Stored { chats: stored, reported, artifacts }: Stored,
 ) -> Box<Actor> {
     let agent = sessions.core.agent(&entry.provider);
     let view = entry.view();
@@ -87,7 +88,9 @@ async fn woken(
         away => (None, away),
     };
     let mut state = state_of(&entry, config);
-    entry.bring(&state.active_clients, &[], &sessions.limits.states);
+    let (clients, identities): (Vec<_>, Vec<_>) = entry.wake_clients().into_iter().unzip();
+    state.active_clients = clients;
+    entry.bring(&state.active_clients, &identities, &sessions.limits.states);
     if let Some(message) = missing {
         state.lifecycle = SessionLifecycle::Failed;
         state.creation_error =
@@ -128,8 +131,17 @@ async fn woken(
         let moves = !chat.is_worker() && Some(&chat.uri) != state.default_chat.as_ref();
         chat.state.movable = moves.then_some(true);
     }
+    reported.restore(&mut state, &mut chats);
+    if let Some(artifacts) = artifacts {
+        state.meta.get_or_insert_default().insert(ARTIFACTS.to_owned(), artifacts);
+    }
     state.chats = chats.iter().map(Chat::summary).collect();
     let mut actor = Actor::new(sessions, entry, agent, state, chats, mailbox);
+    if !identities.is_empty() {
+        actor.active_clients = identities;
+        actor.remove_disconnected();
+        actor.sync_client_plugins();
+    }
     if has_changed {
         // The host was killed in a turn, or the messages of runs waited, which start anew.
         actor.deferred.add(DeferredPart::Chats);
@@ -142,8 +154,50 @@ async fn woken(
     actor
 }
 
-/// Reads the chats of a session and their turns. A session without them would overwrite them.
-async fn stored_state(
+/// What is stored of a session beside its record.
+struct Stored {
+    chats: Vec<(KeptChat, Vec<KeptTurn>)>,
+    reported: Reported,
+    artifacts: Option<Value>,
+}
+
+/// Reads what a session needs to wake. Without it, the session would overwrite it.
+async fn stored_state(sessions: &Sessions, entry: &SessionEntry) -> Result<Stored, Thrown> {
+    let (chats, reported, artifacts) = futures::try_join!(
+        stored_chats(sessions, entry),
+        reported(sessions, entry),
+        artifacts(sessions, entry)
+    )?;
+    Ok(Stored { chats, reported, artifacts })
+}
+
+impl Sessions {
+    /// Returns the customizations that the backend of a session that is asleep has reported, if any, as far as they can be read.
+    pub(crate) async fn customizations_asleep(&self, entry: &SessionEntry) -> Option<Vec<Customization>> {
+        reported(self, entry).await.ok()?.customizations()
+    }
+}
+
+/// Reads what the session's backend reported.
+async fn reported(sessions: &Sessions, entry: &SessionEntry) -> Result<Reported, Thrown> {
+    let read = sessions.core.report_store().and_then(|store| store.reported.as_ref());
+    let Some(read) = read else { return Ok(Reported::default()) };
+    let stored = read.read(limit::STORE, (entry.id.clone(),)).await.known()?;
+    Ok(Reported::parse(stored).unwrap_or_else(|wrong| {
+        // The backend reports it again.
+        sessions.core.log.warn(format_args!("{}: {wrong}", entry.uri));
+        Reported::default()
+    }))
+}
+
+async fn artifacts(sessions: &Sessions, entry: &SessionEntry) -> Result<Option<Value>, Thrown> {
+    let Some(store) = sessions.core.session_store() else { return Ok(None) };
+    let artifacts = store.artifacts.read(limit::STORE, (entry.id.clone(),)).await.known()?;
+    Ok((!artifacts.is_empty()).then_some(Value::Array(artifacts)))
+}
+
+/// Reads the chats of a session, their titles and their turns.
+async fn stored_chats(
     sessions: &Sessions,
     entry: &SessionEntry,
 ) -> Result<Vec<(KeptChat, Vec<KeptTurn>)>, Thrown> {
@@ -160,11 +214,24 @@ async fn stored_state(
     chats.retain(|chat| !chat.closed && sessions.holds(entry, &chat.uri));
     let leads: HashSet<String> = chats.iter().map(|chat| chat.uri.clone()).collect();
     chats.retain(|chat| chat.worker_of.as_ref().is_none_or(|lead| leads.contains(lead)));
-    for chat in chats {
-        let turns = match turns {
-            Some(turns) => turns.read(limit::STORE, (entry.id.clone(), chat.uri.clone())).await.known()?,
-            None => Vec::new(),
+    for mut chat in chats {
+        let of_chat = || (entry.id.clone(), chat.uri.clone());
+        let turns = async {
+            match turns {
+                Some(turns) => turns.read(limit::STORE, of_chat()).await.known(),
+                None => Ok(Vec::new()),
+            }
         };
+        let title = async {
+            match sessions.core.session_store() {
+                Some(store) if chat.title.is_none() => {
+                    store.chat_title.read(limit::STORE, of_chat()).await.known()
+                }
+                _ => Ok(chat.title.clone()),
+            }
+        };
+        let (turns, title) = futures::try_join!(turns, title)?;
+        chat.title = title;
         state.push((chat, turns));
     }
     Ok(state)

@@ -32,6 +32,11 @@ impl ClientIdentity {
     pub(crate) fn is_of(&self, connection: &dyn Client) -> bool {
         connection.client_id().as_ref() == Some(&self.id) && connection.owner() == self.owner
     }
+
+    /// Returns whether the client has an open connection.
+    pub(crate) fn is_connected(&self, clients: &Clients) -> bool {
+        clients.open().iter().any(|connection| self.is_of(&**connection))
+    }
 }
 
 /// One open connection.

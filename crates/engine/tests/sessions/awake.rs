@@ -57,7 +57,7 @@ async fn idle_sessions_beyond_the_limit_sleep_and_wake_as_they_were() {
     say(&mut client, 10 * MOST - 1, "hello").await;
 }
 
-/// What a backend lists of a session is not stored, and a client that was away does not learn of that by an action.
+/// A server of a backend that was closed does not run, and a client that was away does not learn of that by an action.
 #[tokio::test]
 async fn who_has_more_of_a_session_than_it_wakes_with_is_not_resumed() {
     let (dir, stage) = (tempfile::tempdir().unwrap(), Stage::default());
@@ -84,7 +84,8 @@ async fn who_has_more_of_a_session_than_it_wakes_with_is_not_resumed() {
             tokio::task::yield_now().await;
         }
     }
-    let kit = json!([{ "type": "plugin", "id": "kit", "uri": "https://example.org/kit", "name": "Kit" }]);
+    let kit = json!([{ "type": "mcpServer", "id": "kit", "uri": "file:///kit", "name": "Kit", "enabled": true,
+        "state": { "kind": "ready" } }]);
     stage.emit(0, Emit::Session, json!({ "type": "session/customizationsChanged", "customizations": kit }));
     let told = client.actions_until("session/customizationsChanged").await;
     let mut seen = told.last().unwrap()["serverSeq"].as_u64().unwrap();
@@ -107,7 +108,8 @@ async fn who_has_more_of_a_session_than_it_wakes_with_is_not_resumed() {
     assert_eq!(reconnected(plain).await["type"], "replay");
     let result = reconnected(rich).await;
     assert_eq!(result["type"], "snapshot", "{result}");
-    assert!(result["snapshots"][0]["state"].get("customizations").is_none(), "{result}");
+    let server = &result["snapshots"][0]["state"]["customizations"][0];
+    assert_eq!((&server["id"], &server["state"]["kind"]), (&json!("kit"), &json!("stopped")), "{result}");
 }
 
 #[tokio::test]

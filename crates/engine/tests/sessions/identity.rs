@@ -101,6 +101,13 @@ impl World {
         self.client.actions_until(&name).await;
     }
 
+    /// The backend emits in the session, and the client sees it.
+    async fn emit_session(&mut self, action: Value) {
+        let name = action["type"].as_str().unwrap().to_owned();
+        self.stage.emit(self.own_backend(), Emit::Session, action);
+        self.client.actions_until(&name).await;
+    }
+
     /// The latest backend of the first chat.
     fn own_backend(&self) -> usize {
         (0..self.stage.started()).rev().find(|at| self.stage.start(*at).chat_id.is_none()).unwrap()
@@ -177,7 +184,7 @@ impl World {
     /// The session's row in listings.
     async fn row(&mut self) -> Value {
         let listed = self.client.request("listSessions", json!({})).await.unwrap();
-        without(listed["items"][0].clone(), &["modifiedAt", "activity"])
+        without(listed["items"][0].clone(), &["modifiedAt"])
     }
 
     /// What clients read of the session and of each of its chats.
@@ -195,14 +202,16 @@ impl World {
     }
 }
 
-/// What may differ: who is there, the time of the host's own last change, and whether a process of a turn that is over
-/// says what it does.
-const MAY_DIFFER: &[&str] = &["activeClients", "modifiedAt", "activity"];
+/// What may differ: who is there, and the time of the host's own last change. The list of chats, whose updates cannot remove
+/// a field, can have an activity that ended as an empty one.
+const MAY_DIFFER: &[&str] = &["activeClients", "modifiedAt"];
 
 fn without(mut value: Value, keys: &[&str]) -> Value {
     match &mut value {
         Value::Object(fields) => {
-            fields.retain(|key, _| !keys.contains(&key.as_str()));
+            fields.retain(|key, value| {
+                !keys.contains(&key.as_str()) && (key != "activity" || *value != json!(""))
+            });
             fields.values_mut().for_each(|field| *field = without(field.take(), keys));
         }
         Value::Array(entries) => entries.iter_mut().for_each(|entry| *entry = without(entry.take(), keys)),
@@ -460,4 +469,110 @@ async fn a_session_that_works_in_the_background_does_not_sleep() {
     world.stage.emit(backend, Emit::Chat, json!({ "type": "chat/backgroundWorkRemoved", "id": "w" }));
     tokio::time::sleep(Duration::from_secs(2000)).await;
     assert!(!entry.is_awake());
+}
+
+/// An MCP server, as backends list it.
+fn server(id: &str, state: &str) -> Value {
+    let state = match state {
+        "error" => json!({ "kind": "error", "error": { "errorType": "x", "message": "No." } }),
+        state => json!({ "kind": state }),
+    };
+    json!({ "type": "mcpServer", "id": id, "uri": "file:///mcp.json", "name": id, "enabled": true, "state": state })
+}
+
+fn kit() -> Value {
+    json!({ "type": "plugin", "id": "kit", "uri": "file:///kit", "name": "Kit",
+        "children": [{ "type": "skill", "id": "braid", "uri": "file:///kit/braid", "name": "braid" }] })
+}
+
+async fn report(world: &mut World) {
+    world.begin("t1").await;
+    let listed = json!([kit(), server("broken", "error"), server("off", "stopped")]);
+    world.emit_session(json!({ "type": "session/customizationsChanged", "customizations": listed })).await;
+    let tool = json!({ "name": "rake", "description": "Rakes.", "inputSchema": { "type": "object" } });
+    world.emit_session(json!({ "type": "session/serverToolsChanged", "tools": [tool] })).await;
+    let meta = json!({ "farm.herd": { "cows": 3 }, "agentHost/sessionArtifacts": [{ "uri": "file:///a" }] });
+    world.emit_session(json!({ "type": "session/metaChanged", "_meta": meta })).await;
+    world
+        .emit(json!({ "type": "chat/canvasesChanged", "canvases": [{ "resource": "ahp-canvas:/1" }] }))
+        .await;
+    world.end("t1").await;
+    world.emit(json!({ "type": "chat/activityChanged", "activity": "Watching" })).await;
+    world.emit_session(json!({ "type": "session/activityChanged", "activity": "Indexing" })).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_backend_reports_beside_its_turns_stays() {
+    same_after_each(async |world| {
+        report(world).await;
+        let (row, seen) = (world.row().await, world.seen().await);
+        let session = &seen["session"];
+        assert_eq!(session["customizations"].as_array().unwrap().len(), 3, "{session}");
+        assert_eq!(session["serverTools"][0]["name"], "rake");
+        assert_eq!(session["_meta"]["farm.herd"]["cows"], 3);
+        assert_eq!(session["_meta"]["agentHost/sessionArtifacts"][0]["uri"], "file:///a");
+        assert_eq!([&row["activity"], &row["_meta"]["farm.herd"]["cows"]], [&json!("Indexing"), &json!(3)]);
+        assert_eq!(row["_meta"].get("agentHost/sessionArtifacts"), None, "{row}");
+        assert_eq!(seen["chats"][0]["activity"], "Watching");
+        assert_eq!(seen["chats"][0]["canvases"][0]["resource"], "ahp-canvas:/1");
+    })
+    .await;
+}
+
+/// What a backend listed can be used before one runs again: its commands are offered, its servers started.
+#[tokio::test(start_paused = true)]
+async fn what_a_backend_reported_can_be_used_while_none_runs() {
+    for how in ALL {
+        let mut world = World::new().await;
+        report(&mut world).await;
+        let ready = server("broken", "ready");
+        world.emit_session(json!({ "type": "session/customizationUpdated", "customization": ready })).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        world.disturb(how).await;
+        let started = world.stage.started();
+        let typed = json!({ "channel": world.chat, "kind": "userMessage", "text": "/", "offset": 1 });
+        let found = world.client.request("completions", typed).await.unwrap();
+        assert!(found.to_string().contains("/braid"), "{how:?} {found}");
+        world.watch().await;
+        let seen = world.seen().await;
+        let listed = &seen["session"]["customizations"];
+        assert_eq!(listed[1]["state"]["kind"], "stopped", "no process runs: {how:?} {listed}");
+        assert_eq!(world.stage.started(), started, "looking starts nothing");
+        world.dispatch(SESSION, json!({ "type": "session/mcpServerStartRequested", "id": "broken" })).await;
+        assert_eq!(world.stage.wait_told("startMcpServer").await, "broken");
+        assert_eq!(world.stage.started(), started + 1);
+    }
+}
+
+/// A client that only watches something else stays active while the session sleeps, and has left if it disconnects then.
+#[tokio::test(start_paused = true)]
+async fn a_connected_client_stays_active_while_the_session_sleeps() {
+    for leaves in [false, true] {
+        let mut world = World::new().await;
+        world.begin("t1").await;
+        world.end("t1").await;
+        let mut editor = world.host.raw();
+        editor.initialize("editor").await;
+        editor.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+        let tool = json!({ "name": "shout", "description": "Shouts.", "inputSchema": { "type": "object" } });
+        let active = json!({ "clientId": "editor", "tools": [tool] });
+        editor
+            .dispatch(SESSION, 1, json!({ "type": "session/activeClientSet", "activeClient": active }))
+            .await;
+        world.client.actions_until("session/activeClientSet").await;
+        world.disturb(Disturbance::Sleeps).await;
+        let editor = (!leaves).then_some(editor);
+        world.watch().await;
+        let subscribed = world.client.request("subscribe", json!({ "channel": SESSION })).await.unwrap();
+        let clients =
+            subscribed["snapshot"]["state"]["activeClients"].as_array().cloned().unwrap_or_default();
+        let ids: Vec<_> = clients.iter().map(|client| client["clientId"].as_str().unwrap()).collect();
+        assert_eq!(ids, if leaves { vec![] } else { vec!["editor"] });
+        world.begin("t2").await;
+        world.stage.wait_begun("t2").await;
+        let tools = world.stage.start(world.own_backend()).tools.unwrap_or_default();
+        let offered = tools.iter().any(|tool| tool.definition.name == "editor__shout");
+        assert_eq!(offered, !leaves);
+        drop(editor);
+    }
 }

@@ -85,6 +85,8 @@ fn kept(uri: &str) -> KeptSession {
         values,
         working_directories: vec!["file:///stable".into()],
         project: Some(json!({ "uri": "file:///stable", "displayName": "stable" })),
+        meta: JsonObject::from_iter([("herd".to_owned(), json!({ "cows": 3 }))]),
+        activity: Some("Watching".into()),
         facts: JsonObject::from_iter([("git".to_owned(), json!({ "branchName": "main" }))]),
         origin: Some(
             json!({ "kind": "automation", "automation": "ahp-automation:/a", "run": "ahp-automation-run:/r" }),
@@ -186,6 +188,16 @@ async fn keeps_what_belongs_to_one(store: &SessionStore) {
         assert_eq!(read.unbounded((id(),)).await, Ok(annotations));
     }
 
+    if let (Some(read), Some(set)) = (&store.reported, &store.set_reported) {
+        assert_eq!(read.unbounded((id(),)).await, Ok(JsonObject::new()));
+        let reported: JsonObject =
+            [("serverTools".to_owned(), json!([{ "name": "rake" }]))].into_iter().collect();
+        set.unbounded((id(), reported.clone())).await.unwrap();
+        assert_eq!(read.unbounded((id(),)).await, Ok(reported));
+        set.unbounded((id(), JsonObject::new())).await.unwrap();
+        assert_eq!(read.unbounded((id(),)).await, Ok(JsonObject::new()));
+    }
+
     assert_eq!(store.pull_requests.unbounded((id(),)).await, Ok(JsonObject::new()));
     let requests: JsonObject = [("file:///a".to_owned(), json!({ "number": 7 }))].into_iter().collect();
     store.set_pull_requests.unbounded((id(), requests.clone())).await.unwrap();
@@ -219,6 +231,8 @@ async fn keeps_what_belongs_to_one(store: &SessionStore) {
             working_directories: Some(vec!["file:///stable".into()]),
             flags: SessionFlags { is_read: true, is_archived: false },
             context: Some("hidden".into()),
+            told: true,
+            activity: Some("Watching".into()),
             ..KeptChat::default()
         },
     ];

@@ -152,6 +152,8 @@ const VERSIONS: &[&str] = &["
     -- Names of fields: quotation marks inside of a string are escaped. Two fields of a message may have the names as well.
     CREATE INDEX session_chats_waiting ON session_chats (session)
         WHERE instr(chats, '\"queued\":[') > 0 OR instr(chats, '\"starting\":{') > 0;
+", "
+    CREATE TABLE session_reported (session TEXT PRIMARY KEY, reported TEXT NOT NULL) STRICT;
 "];
 
 /// Rejects a database that is not from ostler, or from a newer version.

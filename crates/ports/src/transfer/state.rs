@@ -32,6 +32,7 @@ fn table(kind: Kind) -> Option<(&'static str, &'static str, &'static str)> {
         Kind::Annotations => {
             ("0, session, NULL, annotations FROM session_annotations", "session > ?1", "session")
         }
+        Kind::Reported => ("0, session, NULL, reported FROM session_reported", "session > ?1", "session"),
         Kind::ChatTitle => {
             ("0, session, chat, title FROM chat_titles", "(session, chat) > (?1, ?2)", "session, chat")
         }
@@ -119,6 +120,7 @@ pub(super) fn append(db: &Connection, kind: Kind, items: Vec<Item>, titles: &Tit
             Kind::Annotations => {
                 one("INSERT INTO session_annotations (session, annotations) VALUES (?1, ?2)")?;
             }
+            Kind::Reported => one("INSERT INTO session_reported (session, reported) VALUES (?1, ?2)")?,
             Kind::ChatTitle => {
                 let title: String = decode(text, "title of", &name)?;
                 db.prepare_cached("INSERT INTO chat_titles (session, chat, title) VALUES (?1, ?2, ?3)")?

@@ -30,6 +30,8 @@ pub struct SessionRow {
     pub turns: BTreeMap<(String, u64), KeptTurn>,
     /// Its annotations.
     pub annotations: Vec<Value>,
+    /// What its backend reported.
+    pub reported: JsonObject,
     /// Its attachments.
     pub attachments: BTreeMap<String, KeptAttachment>,
 }

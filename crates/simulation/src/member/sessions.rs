@@ -152,6 +152,10 @@ pub fn store(own: &M) -> SessionStore {
         set_annotations: Some(set_part!(own, Vec<Value>, false, |row, annotations| {
             row.annotations = annotations;
         })),
+        reported: Some(part!(own, |row| row.reported.clone())),
+        set_reported: Some(set_part!(own, JsonObject, false, |row, reported| {
+            row.reported = reported;
+        })),
         set_attachment: Some(member!(
             own,
             |member: &M, (id, attachment, kept): (String, String, KeptAttachment)| {
