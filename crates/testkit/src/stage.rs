@@ -151,6 +151,12 @@ impl Stage {
         Self { protected_resources: json!([{ "resource": resource, "required": false }]), ..self }
     }
 
+    /// A backend that needs a token for a resource.
+    #[must_use]
+    pub fn needing(self, resource: &str) -> Self {
+        Self { protected_resources: json!([{ "resource": resource }]), ..self }
+    }
+
     /// Returns the plugin that registers the backend.
     pub fn plugin(&self) -> Plugin {
         let stage = self.clone();

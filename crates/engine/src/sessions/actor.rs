@@ -376,7 +376,10 @@ impl Actor {
             ToSession::ConfigAnswered { dispatch, changes, refused } => {
                 self.config_answered(*dispatch, changes, refused).await;
             }
-            ToSession::TokenLent { lender, resource, token } => self.take_lent(&lender, &resource, &token),
+            ToSession::TokenLent { lender, resource, token } => {
+                self.take_lent(&lender, &resource, &token);
+                self.begin_all_queued().await;
+            }
             ToSession::ToolTimedOut { chat, call } => {
                 if let Some(at) = self.chat_numbered(chat) {
                     self.tool_timed_out(at, &call);

@@ -137,6 +137,7 @@ impl Actor {
                 if let Some(refused) = last.and_then(|last| self.refusal_of(&last.message)) {
                     return refuse(format!("{}; send the message again", refused.message));
                 }
+                self.check_tokens_for(at, dispatch)?;
                 let before = self.chats[at].before(true);
                 if self.chats[at].is_worker()
                     || !self.apply_chat(at, StateAction::ChatTurnResume(resume), origin)
@@ -204,6 +205,7 @@ impl Actor {
         if let Some(refused) = self.refusal_of(&started.message) {
             return refuse(refused.message);
         }
+        self.check_tokens_for(at, dispatch)?;
         self.sessions.note_client(&mut started.message, Some(&dispatch.origin.client_id));
         self.begin_turn(at, started, origin, dispatch.sender.clone()).await;
         Ok(())
@@ -309,6 +311,10 @@ impl Actor {
             // The policies have just allowed this message.
             match self.first_queued(at) {
                 Some(next) if next.id == id && !self.leaves_queue() => {
+                    if self.check_tokens_for(at, dispatch).is_err() {
+                        // It waits for the token.
+                        return Ok(());
+                    }
                     self.begin_next(at, next, None).await;
                 }
                 _ => drop(self.begin_queued(at).await),

@@ -150,11 +150,16 @@ impl Actor {
             StateAction::SessionCustomizationToggled(toggled) => self.toggle(toggled, origin).await,
             StateAction::SessionMcpServerStartRequested(request) => {
                 let id = request.id.clone();
-                self.mcp_server(StateAction::SessionMcpServerStartRequested(request), id, true, origin)
+                self.mcp_server(
+                    StateAction::SessionMcpServerStartRequested(request),
+                    id,
+                    origin,
+                    Some(dispatch),
+                )
             }
             StateAction::SessionMcpServerStopRequested(request) => {
                 let id = request.id.clone();
-                self.mcp_server(StateAction::SessionMcpServerStopRequested(request), id, false, origin)
+                self.mcp_server(StateAction::SessionMcpServerStopRequested(request), id, origin, None)
             }
             StateAction::SessionMcpServerBackgroundRequested(request) => {
                 self.apply_session(StateAction::SessionMcpServerBackgroundRequested(request), origin);
@@ -164,20 +169,25 @@ impl Actor {
         }
     }
 
+    /// Starts or stops an MCP server; `starts` is the action that starts it. Where no backend runs, one starts for it.
     fn mcp_server(
         &mut self,
         action: StateAction,
         id: String,
-        start: bool,
         origin: Option<Origin>,
+        starts: Option<&Dispatch>,
     ) -> Refused {
+        let default = self.state.default_chat.as_deref();
+        let at = self.chats.iter().position(|chat| Some(&*chat.uri) == default);
+        let at = at.filter(|_| starts.is_some() && self.chats.iter().all(|chat| chat.backend.is_none()));
+        if let (Some(at), Some(dispatch)) = (at, starts) {
+            self.check_tokens_for(at, dispatch)?;
+        }
         if !self.apply_session(action, origin) {
             return refuse(format!("there is no MCP server {id}"));
         }
-        // Where no backend runs, one starts for it.
-        let default = self.state.default_chat.as_deref();
-        let at = self.chats.iter().position(|chat| Some(&*chat.uri) == default);
-        match at.filter(|_| start && self.chats.iter().all(|chat| chat.backend.is_none())) {
+        let start = starts.is_some();
+        match at {
             Some(at) => self.tell_backend(at, Tell::McpServer { id, start }),
             None => self.tell_all(|| Tell::McpServer { id: id.clone(), start }),
         }

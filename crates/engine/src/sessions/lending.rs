@@ -4,14 +4,20 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ostler_contract::points::Lender;
+use ostler_contract::json;
+use ostler_contract::points::{Agent, Lender};
 use ostler_protocol::grants::Grant;
+use ostler_protocol::message::encode;
+use ostler_protocol::wire::state::ProtectedResourceMetadata;
+use ostler_protocol::{RpcError, uri};
 
 use super::actor::Actor;
 use super::backend::Tell;
 use super::chat::Chat;
-use super::mailbox::ToSession;
+use super::client_actions::{Refused, refuse};
+use super::mailbox::{Dispatch, ToSession};
 use super::{Resting, SessionEntry, Sessions};
+use crate::core::outbox::Outbox;
 
 /// Tokens by protected resource.
 pub(super) type Tokens = BTreeMap<String, String>;
@@ -137,6 +143,32 @@ impl Sessions {
     }
 }
 
+/// Returns the resources that an agent requires and for which there is no token.
+fn lacking<'a>(agent: &'a Agent, tokens: &Tokens) -> Vec<&'a ProtectedResourceMetadata> {
+    let asked = agent.protected_resources.iter().flatten();
+    asked.filter(|asked| asked.required != Some(false) && !tokens.contains_key(&asked.resource)).collect()
+}
+
+/// Checks that there is a token for each resource that an agent requires.
+///
+/// # Errors
+/// AHP's error for a missing token, with those resources.
+pub(crate) fn check_tokens(agent: &Agent, tokens: &Tokens) -> Result<(), RpcError> {
+    let lacking = lacking(agent, tokens);
+    let Some(first) = lacking.first() else { return Ok(()) };
+    let name = first.resource_name.as_ref().unwrap_or(&first.resource);
+    let why = format!("{name} needs a token for {}; push one with authenticate", first.resource);
+    Err(RpcError::auth_required(why).with_data(json!({ "resources": lacking })))
+}
+
+/// Tells a connection that a resource needs a token. `reason` is that of AHP.
+pub(crate) fn require_token(outbox: &Outbox, resource: &ProtectedResourceMetadata, reason: &str) {
+    let params = json!({ "channel": uri::ROOT, "resource": resource, "reason": reason });
+    if let Ok(frame) = encode::notification("auth/required", &params) {
+        outbox.send(frame);
+    }
+}
+
 impl Actor {
     fn lender_of(&self, chat: &Chat) -> Option<Lender> {
         chat.lender.as_deref().cloned().or_else(|| self.entry.lender())
@@ -148,6 +180,63 @@ impl Actor {
         self.agent.as_ref()?.protected_resources.as_ref().filter(|resources| asks(resources))?;
         let tokens = self.sessions.lent_by(&self.entry, &self.lender_of(chat)?);
         (!tokens.is_empty()).then_some(tokens)
+    }
+
+    /// Returns the agent of a chat whose backend would start without a token that it requires, and the client whose tokens it
+    /// gets. Work of plugins and automations uses the agent's own credentials.
+    fn lacks_tokens(&self, at: usize) -> Option<(&Agent, Lender)> {
+        let chat = &self.chats[at];
+        if chat.backend.as_ref().is_some_and(|backend| !backend.is_dead()) {
+            return None;
+        }
+        let (agent, lender) = (self.agent.as_deref()?, self.lender_of(chat)?);
+        let asks = agent.protected_resources.as_ref().is_some_and(|asked| !asked.is_empty());
+        let lacks = asks && !lacking(agent, &self.sessions.lent_by(&self.entry, &lender)).is_empty();
+        lacks.then_some((agent, lender))
+    }
+
+    /// Checks that a chat's backend has the tokens that it requires, or would have them if it started now. A client of the
+    /// lender's user lends its own where the lender has none. Otherwise the client is asked for one.
+    pub(super) fn check_tokens_for(&self, at: usize, dispatch: &Dispatch) -> Refused {
+        let Some((agent, lender)) = self.lacks_tokens(at) else { return Ok(()) };
+        let client = self.sessions.access.clients.get(dispatch.connection.id);
+        let client = client.filter(|client| client.owner() == lender.owner);
+        let mut tokens = self.sessions.lent_by(&self.entry, &lender);
+        if let Some(client) = client.filter(|_| self.sessions.may_lend(&lender)) {
+            tokens.extend(client.credentials());
+        }
+        match check_tokens(agent, &tokens) {
+            Ok(()) => {
+                self.entry.borrow(&lender, tokens);
+                Ok(())
+            }
+            Err(why) => {
+                for resource in lacking(agent, &tokens) {
+                    require_token(&dispatch.connection.outbox, resource, "required");
+                }
+                refuse(why.message)
+            }
+        }
+    }
+
+    /// Whether a message waits for a token of the client that lends them to its chat, which is asked for one.
+    pub(super) fn waits_for_token(&self, at: usize) -> bool {
+        let Some((agent, lender)) = self.lacks_tokens(at) else { return false };
+        let tokens = self.sessions.lent_by(&self.entry, &lender);
+        for open in self.sessions.access.clients.open() {
+            if open.client_id().as_ref() == Some(&lender.client) && open.owner() == lender.owner {
+                for resource in lacking(agent, &tokens) {
+                    require_token(open.outbox(), resource, "required");
+                }
+            }
+        }
+        true
+    }
+
+    /// Checks that a chat's backend has the tokens that it requires, for work that the host begins.
+    pub(super) fn check_own_tokens(&self, at: usize) -> Result<(), String> {
+        let Some((agent, lender)) = self.lacks_tokens(at) else { return Ok(()) };
+        check_tokens(agent, &self.sessions.lent_by(&self.entry, &lender)).map_err(|why| why.message)
     }
 
     /// Sends a token that a client pushed to the backends of that client's chats.

@@ -35,7 +35,7 @@ mod ending;
 mod in_memory;
 mod input_answers;
 mod input_feed;
-mod lending;
+pub(crate) mod lending;
 mod limits;
 mod links;
 mod listing;

@@ -23,7 +23,7 @@ impl Actor {
         if self.waits_with_queue() {
             return true;
         }
-        if self.chats[at].asking.as_deref() == Some(next.id.as_str()) {
+        if self.chats[at].asking.as_deref() == Some(next.id.as_str()) || self.waits_for_token(at) {
             return true;
         }
         let sender = sender_of(&next.message);

@@ -299,6 +299,7 @@ impl Actor {
         if let Some(refused) = self.refusal_of(&message) {
             return Err(refused.message);
         }
+        self.check_own_tokens(at)?;
         if self.chats[at].running().is_some() {
             if !request.queue {
                 return Err("a turn is running in this chat".to_owned());

@@ -576,3 +576,86 @@ async fn a_connected_client_stays_active_while_the_session_sleeps() {
         drop(editor);
     }
 }
+
+const BARN: &str = "https://barn.example";
+
+async fn lend(client: &mut RawClient) {
+    let token = json!({ "channel": "ahp-root://", "resource": BARN, "token": "hay" });
+    client.request("authenticate", token).await.unwrap();
+}
+
+/// The token that a backend needs is as necessary after a restart as at the creation of its session, for every message.
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_needs_a_token_does_not_start_without_one() {
+    for how in [Disturbance::Stops, Disturbance::Killed] {
+        let stage = Stage::default().with_plain_chats().needing(BARN);
+        let own = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
+        let store = at_once(Arc::new(own).into_point());
+        let host = host(&stage, &store).await;
+        let mut client = connected(&host).await;
+        let refused = client.request("createSession", json!({ "channel": SESSION })).await.unwrap_err();
+        assert_eq!(refused["code"], -32007, "{refused}");
+        lend(&mut client).await;
+        client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+        let mut world = World { stage, store, host, client, chat: uri::default_chat(SESSION), seq: 0 };
+        world.watch().await;
+        world.begin("t1").await;
+        world.end("t1").await;
+        world.disturb(how).await;
+        world.watch().await;
+        let starts = world.stage.started();
+        let chat = world.chat.clone();
+        let turn = json!({ "type": "chat/turnStarted", "turnId": "t2", "message": { "text": "t2" } });
+        world.client.dispatch(&chat, 90, turn).await;
+        let (mut asked, mut rejected) = (Vec::new(), None);
+        while rejected.is_none() {
+            let frame = world.client.next_frame().await.unwrap();
+            if frame["method"] == "auth/required" {
+                asked.push(frame["params"].clone());
+            }
+            rejected = frame["params"].get("rejectionReason").cloned();
+        }
+        assert_eq!(rejected.unwrap(), refused["message"], "{how:?}");
+        assert_eq!(asked[0]["resource"]["resource"], BARN);
+        assert_eq!([&asked[0]["reason"], &asked[0]["channel"]], ["required", "ahp-root://"]);
+        // A queued message waits for the token.
+        world.queue("q1").await;
+        assert_eq!(world.stage.started(), starts);
+        lend(&mut world.client).await;
+        world.client.actions_until("chat/turnStarted").await;
+        for _ in 0..1000 {
+            if world.stage.started() > starts {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let credentials = world.stage.start(starts).credentials.unwrap();
+        assert_eq!(credentials[BARN], "hay", "{how:?}");
+    }
+}
+
+/// Another client of the same user may bring the token that the one that created the session no longer does.
+#[tokio::test(start_paused = true)]
+async fn another_client_of_the_same_user_brings_the_token() {
+    let stage = Stage::default().with_plain_chats().needing(BARN);
+    let own = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
+    let store = at_once(Arc::new(own).into_point());
+    let first = host(&stage, &store).await;
+    let mut client = connected(&first).await;
+    lend(&mut client).await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    let chat = uri::default_chat(SESSION);
+    let mut world = World { stage, store, host: first, client, chat, seq: 0 };
+    world.watch().await;
+    world.begin("t1").await;
+    world.end("t1").await;
+    world.disturb(Disturbance::Stops).await;
+    let mut other = world.host.raw();
+    other.initialize("other").await;
+    lend(&mut other).await;
+    world.client = other;
+    world.watch().await;
+    world.begin("t2").await;
+    world.stage.wait_begun("t2").await;
+    assert_eq!(world.stage.start(world.own_backend()).credentials.unwrap()[BARN], "hay");
+}

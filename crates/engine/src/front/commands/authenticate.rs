@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use ostler_contract::events::Event;
 use ostler_contract::points::Agent;
-use ostler_protocol::message::encode;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::wire::state::ProtectedResourceMetadata;
-use ostler_protocol::{RpcError, json, uri};
+use ostler_protocol::{RpcError, json};
 use tokio::time::Instant;
 
 use crate::core::responder::Responder;
 use crate::core::tasks;
 use crate::front::connection::Connection;
+use crate::sessions::lending::{check_tokens, require_token};
 use crate::users::principal::Principal;
 use crate::users::{Credential, People};
 
@@ -109,19 +109,10 @@ impl Connection {
     /// Returns whether the connection has the tokens that an agent requires. Work of plugins uses the agent's own
     /// credentials.
     pub(super) fn check_tokens(&self, agent: Option<&Agent>) -> Result<(), RpcError> {
-        let asked = agent.and_then(|agent| agent.protected_resources.as_ref());
-        let (Some(asked), false) = (asked, matches!(self.principal(), Principal::Plugin { .. })) else {
-            return Ok(());
-        };
-        let pushed = self.credentials().unwrap_or_default();
-        let lacks = |asked: &&ProtectedResourceMetadata| {
-            asked.required != Some(false) && !pushed.contains_key(&asked.resource)
-        };
-        let lacking: Vec<_> = asked.iter().filter(lacks).collect();
-        let Some(first) = lacking.first() else { return Ok(()) };
-        let name = first.resource_name.as_ref().unwrap_or(&first.resource);
-        let why = format!("{name} needs a token for {}; push one with authenticate", first.resource);
-        Err(RpcError::auth_required(why).with_data(json!({ "resources": lacking })))
+        match agent.filter(|_| !matches!(self.principal(), Principal::Plugin { .. })) {
+            Some(agent) => check_tokens(agent, &self.credentials().unwrap_or_default()),
+            None => Ok(()),
+        }
     }
 
     /// Stores a token for a resource of a backend.
@@ -221,9 +212,6 @@ impl Connection {
 
     /// Notifies this connection that a token has ended.
     fn ask_again(&self, record: &ProtectedResourceMetadata) {
-        let params = json!({ "channel": uri::ROOT, "resource": record, "reason": "expired" });
-        if let Ok(frame) = encode::notification("auth/required", &params) {
-            self.outbox.send(frame);
-        }
+        require_token(&self.outbox, record, "expired");
     }
 }
