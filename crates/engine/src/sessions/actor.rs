@@ -132,7 +132,7 @@ impl Actor {
         }
         Box::new(Self {
             channel: entry.uri.as_str().into(),
-            shared: SharedState::take(&sessions.schemas.shared, sessions.core.offered_tools(), &mut state),
+            shared: SharedState::take(&sessions, &mut state),
             core: sessions.core.clone(),
             memory: Memory::new(&sessions.limits.states),
             sessions,

@@ -123,6 +123,18 @@ impl Sessions {
         Ok(Chosen { config, asked, left_out })
     }
 
+    /// Returns a schema as JSON, with its properties in the order in which the backend, plugins and the host declare them.
+    pub(super) fn ordered_schema(&self, provider: &str, schema: &SessionConfigSchema) -> Value {
+        let mut ordered = json!(schema);
+        let written = self.schemas.parsed.lock().get(provider).cloned();
+        let own = written.as_ref().and_then(|written| written.written["properties"].as_object());
+        let own = own.into_iter().flatten().map(|(key, declared)| (key.as_str(), declared.get("properties")));
+        let more = self.contributed_settings().iter();
+        let more = more.map(|setting| (&*setting.key, setting.schema.get("properties")));
+        arrange(&mut ordered, own.chain(more));
+        ordered
+    }
+
     /// Returns the plugin's setting that a property of a running session stands for, if any.
     pub(crate) fn contributed_setting(
         &self,
@@ -214,7 +226,7 @@ impl Sessions {
     pub(crate) async fn resolve_settings(
         &self,
         params: c::ResolveSessionConfigParams,
-    ) -> Result<c::ResolveSessionConfigResult, RpcError> {
+    ) -> Result<Value, RpcError> {
         let agent = self.agent_for_settings(params.provider.as_deref())?;
         let chosen = params.config.unwrap_or_default();
         let Merged { mut config, contributed, .. } =
@@ -239,7 +251,8 @@ impl Sessions {
         self.workspace.offer_computers(&agent, &mut config, true).await;
         // Clients also send values that they chose for other hosts or another directory.
         config.values.retain(|key, _| config.schema.properties.contains_key(key));
-        Ok(c::ResolveSessionConfigResult { schema: config.schema, values: config.values })
+        let schema = self.ordered_schema(&agent.provider, &config.schema);
+        Ok(json!({ "schema": schema, "values": config.values }))
     }
 
     /// Returns the choices for a text typed into a picker; none if the setting has no answerer.
@@ -305,6 +318,28 @@ impl Sessions {
             }
         }
     }
+}
+
+/// Puts the properties of a schema into the order of their declarations, which are the keys with the properties declared within
+/// them; all others follow by name.
+fn arrange<'a>(schema: &mut Value, declared: impl Iterator<Item = (&'a str, Option<&'a Value>)>) {
+    let Some(Value::Object(properties)) = schema.get_mut("properties") else { return };
+    let mut left = std::mem::take(properties);
+    let mut add = |key: String, mut property: Value, within: Option<&Value>| {
+        let within = within.and_then(Value::as_object).into_iter().flatten();
+        let within: Vec<_> =
+            within.map(|(key, declared)| (key.as_str(), declared.get("properties"))).collect();
+        arrange(&mut property, &mut within.into_iter() as &mut dyn Iterator<Item = _>);
+        properties.insert(key, property);
+    };
+    for (key, within) in declared {
+        if let Some(property) = left.shift_remove(key) {
+            add(key.to_owned(), property, within);
+        }
+    }
+    let mut left: Vec<_> = left.into_iter().collect();
+    left.sort_by(|one, other| one.0.cmp(&other.0));
+    left.into_iter().for_each(|(key, property)| add(key, property, None));
 }
 
 /// Writes the initial choices of a picker into its property.

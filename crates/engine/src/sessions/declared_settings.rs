@@ -37,7 +37,7 @@ impl Actor {
             read.schema.properties.contains_key(key) && !values.is_some_and(|values| values.contains_key(key))
         };
         let config: JsonObject = read.values.into_iter().filter(|(key, _)| is_new(key)).collect();
-        self.shared.add(&self.sessions.schemas.shared, read.schema.properties);
+        self.shared.add(&self.sessions, read.schema.properties);
         self.dirty = true;
         let changed = SessionConfigChangedAction { config, replace: None };
         self.apply_session(StateAction::SessionConfigChanged(changed), None);

@@ -7,29 +7,46 @@ use std::sync::{Arc, Weak};
 use ostler_protocol::wire::state::{
     SessionConfigPropertySchema, SessionConfigSchema, SessionState, ToolDefinition,
 };
-use ostler_protocol::{JsonObject, Version};
+use ostler_protocol::{JsonObject, Value, Version};
 use parking_lot::Mutex;
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::client_versions;
-use crate::core::agents::OfferedTool;
+use crate::sessions::Sessions;
 
 /// Maximum number of schemas to compare a new one with. Sessions whose schemas all differ share none.
 const COMPARED: usize = 32;
 
 /// The schemas of the awake sessions.
 #[derive(Debug, Default)]
-pub(crate) struct SharedSchemas(Mutex<Vec<Weak<SessionConfigSchema>>>);
+pub(crate) struct SharedSchemas(Mutex<Vec<Weak<SharedSchema>>>);
+
+/// The schema of the settings of a backend's sessions.
+#[derive(Debug)]
+struct SharedSchema {
+    provider: String,
+    parsed: SessionConfigSchema,
+    /// As JSON, in the order of the declarations.
+    ordered: Box<RawValue>,
+}
 
 impl SharedSchemas {
     /// Returns another session's schema if it is equal, otherwise the given one.
-    fn share(&self, schema: SessionConfigSchema) -> Arc<SessionConfigSchema> {
+    fn share(
+        &self,
+        provider: &str,
+        parsed: SessionConfigSchema,
+        ordered: impl FnOnce(&SessionConfigSchema) -> Value,
+    ) -> Arc<SharedSchema> {
         let mut known = self.0.lock();
         known.retain(|known| known.strong_count() > 0);
-        if let Some(same) = known.iter().filter_map(Weak::upgrade).find(|known| **known == schema) {
+        let is_same = |known: &Arc<SharedSchema>| known.provider == provider && known.parsed == parsed;
+        if let Some(same) = known.iter().filter_map(Weak::upgrade).find(is_same) {
             return same;
         }
-        let schema = Arc::new(schema);
+        let ordered = to_raw_value(&ordered(&parsed)).unwrap_or_default();
+        let schema = Arc::new(SharedSchema { provider: provider.to_owned(), parsed, ordered });
         if known.len() < COMPARED {
             known.push(Arc::downgrade(&schema));
         }
@@ -40,7 +57,7 @@ impl SharedSchemas {
 /// The parts of a session's state that it shares with other sessions.
 #[derive(Debug)]
 pub(super) struct SharedState {
-    schema: Option<Arc<SessionConfigSchema>>,
+    schema: Option<Arc<SharedSchema>>,
     /// The host's tools at the time the session was created or woken.
     tools: Box<[Arc<ToolDefinition>]>,
 }
@@ -57,36 +74,34 @@ struct SharedFields<'a> {
 
 #[derive(Serialize)]
 struct ConfigFields<'a> {
-    schema: &'a SessionConfigSchema,
+    schema: &'a RawValue,
     values: &'a JsonObject,
 }
 
 impl SharedState {
     /// Moves the schema of a session's settings out of its state. The state does not contain the host's tools.
-    pub fn take<'a>(
-        schemas: &SharedSchemas,
-        tools: impl Iterator<Item = &'a OfferedTool>,
-        state: &mut SessionState,
-    ) -> Self {
+    pub fn take(sessions: &Sessions, state: &mut SessionState) -> Self {
+        let tools = sessions.core.offered_tools();
         let schema = state.config.as_mut().map(|config| {
             let none =
                 SessionConfigSchema { r#type: String::new(), properties: HashMap::new(), required: None };
-            schemas.share(std::mem::replace(&mut config.schema, none))
+            let schema = std::mem::replace(&mut config.schema, none);
+            shared(sessions, &state.provider, schema)
         });
         Self { schema, tools: tools.map(|tool| tool.definition.clone()).collect() }
     }
 
     /// Returns the properties of the session's settings.
     pub fn properties(&self) -> Option<&HashMap<String, SessionConfigPropertySchema>> {
-        self.schema.as_ref().map(|schema| &schema.properties)
+        self.schema.as_ref().map(|schema| &schema.parsed.properties)
     }
 
     /// Adds properties to the session's settings.
-    pub fn add(&mut self, schemas: &SharedSchemas, properties: HashMap<String, SessionConfigPropertySchema>) {
+    pub fn add(&mut self, sessions: &Sessions, properties: HashMap<String, SessionConfigPropertySchema>) {
         if let Some(schema) = &self.schema {
-            let mut schema = SessionConfigSchema::clone(schema);
-            schema.properties.extend(properties);
-            self.schema = Some(schemas.share(schema));
+            let mut parsed = schema.parsed.clone();
+            parsed.properties.extend(properties);
+            self.schema = Some(shared(sessions, &schema.provider.clone(), parsed));
         }
     }
 
@@ -107,12 +122,16 @@ impl SharedState {
                 .schema
                 .as_ref()
                 .zip(config.as_ref())
-                .map(|(schema, config)| ConfigFields { schema, values: &config.values }),
+                .map(|(schema, config)| ConfigFields { schema: &schema.ordered, values: &config.values }),
         };
         let fields = serde_json::to_string(&fields);
         state.config = config;
         join(own?, &fields.ok()?)
     }
+}
+
+fn shared(sessions: &Sessions, provider: &str, schema: SessionConfigSchema) -> Arc<SharedSchema> {
+    sessions.schemas.shared.share(provider, schema, |schema| sessions.ordered_schema(provider, schema))
 }
 
 /// Merges two objects that are JSON text into one.
@@ -148,11 +167,12 @@ mod tests {
             required: None,
         };
         let schemas = SharedSchemas::default();
-        let one = schemas.share(schema("one"));
-        assert!(Arc::ptr_eq(&one, &schemas.share(schema("one"))));
-        assert!(!Arc::ptr_eq(&one, &schemas.share(schema("two"))));
+        let share = |title| schemas.share("p", schema(title), |schema| serde_json::json!(schema));
+        let one = share("one");
+        assert!(Arc::ptr_eq(&one, &share("one")));
+        assert!(!Arc::ptr_eq(&one, &share("two")));
         drop(one);
-        let _again = schemas.share(schema("one"));
+        let _again = share("one");
         assert_eq!(schemas.0.lock().len(), 1);
     }
 }

@@ -330,3 +330,65 @@ async fn settings_that_a_backend_declares_later_are_in_its_first_session() {
         );
     }
 }
+
+/// The names of a schema's properties, as they arrive, with those of the property `nested` behind it.
+fn order(schema: &Value) -> Vec<String> {
+    let mut names = Vec::new();
+    for (name, property) in schema["properties"].as_object().unwrap() {
+        names.push(name.clone());
+        names.extend(
+            property["properties"].as_object().into_iter().flatten().map(|(name, _)| format!(".{name}")),
+        );
+    }
+    names
+}
+
+#[tokio::test]
+async fn settings_come_in_the_order_of_their_declarations() {
+    let own = ["zebra", "yak", "xerus", "nested", "wolf", "vole", "urial", "tapir"];
+    let mut properties = JsonObject::new();
+    for name in own {
+        properties.insert(name.to_owned(), json!({ "type": "string", "title": name }));
+    }
+    let within = json!({ "stall": { "type": "string", "title": "1" }, "rope": { "type": "string", "title": "2" },
+        "queue": { "type": "string", "title": "3" }, "pen": { "type": "string", "title": "4" } });
+    properties["nested"] = json!({ "type": "object", "title": "nested", "properties": within });
+    let plugin = || {
+        let properties = properties.clone();
+        Plugin::new("@test/ordered", move |host, _| {
+            let schema = json!({ "properties": properties });
+            Box::pin(async move {
+                host.register_agent(Agent {
+                    provider: "ordered".into(),
+                    display_name: "Ordered".into(),
+                    schema: Call::now(move |()| Ok(schema.clone())),
+                    defaults: Call::now(|()| Ok(JsonObject::new())),
+                    create: Call::now(|_| {
+                        Ok(AgentSession {
+                            begin: Call::now(|_| Ok(())),
+                            cancel: Call::now(|_| Ok(())),
+                            close: Call::now(|_| Ok(())),
+                            ..AgentSession::default()
+                        })
+                    }),
+                    ..Agent::default()
+                })
+            })
+        })
+    };
+    let expected = [
+        "zebra", "yak", "xerus", "nested", ".stall", ".rope", ".queue", ".pen", "wolf", "vole", "urial",
+        "tapir", "later", "earlier",
+    ];
+    for _ in 0..3 {
+        let builder = MemoryHost::builder().plugin(plugin(), json!({}));
+        let host = builder.plugin(pickers(&["later", "earlier"]), json!({})).start().await;
+        let mut client = client(&host).await;
+        let resolved = client.request("resolveSessionConfig", json!({})).await.unwrap();
+        assert_eq!(order(&resolved["schema"]), expected);
+        let session = "ordered:/1";
+        client.request("createSession", json!({ "channel": session })).await.unwrap();
+        let subscribed = client.request("subscribe", json!({ "channel": session })).await.unwrap();
+        assert_eq!(order(&subscribed["snapshot"]["state"]["config"]["schema"]), expected);
+    }
+}
