@@ -3,6 +3,7 @@
 pub mod agents;
 mod book;
 mod boundary;
+mod callers;
 pub mod cargo;
 mod children;
 mod decisions;

@@ -130,6 +130,7 @@ pub fn check(root: &Path) -> Vec<String> {
     crate::owners::check(root, &mut problems);
     crate::children::check(root, &mut problems);
     crate::reads::check(root, &mut problems);
+    crate::callers::check(root, &mut problems);
     crate::waits::check(root, &mut problems);
     lengths(root, &mut problems);
     test_programs(root, &mut problems);

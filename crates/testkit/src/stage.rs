@@ -36,6 +36,8 @@ struct Shared {
     starts: Mutex<Vec<Start>>,
     told: Mutex<Vec<Value>>,
     name: Mutex<Option<String>>,
+    /// Why its sessions can no longer continue.
+    ended: Mutex<Option<String>>,
     /// How many more starts fail.
     failing: Mutex<usize>,
 }
@@ -47,6 +49,7 @@ impl Default for Shared {
             starts: Mutex::default(),
             told: Mutex::default(),
             name: Mutex::default(),
+            ended: Mutex::default(),
             failing: Mutex::default(),
         }
     }
@@ -133,6 +136,11 @@ impl Stage {
     #[must_use]
     pub fn recording(self) -> Self {
         Self { records: true, ..self }
+    }
+
+    /// Sets why its sessions can no longer continue.
+    pub fn end_with(&self, why: &str) {
+        *self.shared.ended.lock() = Some(why.to_owned());
     }
 
     /// Lets the next starts fail.
@@ -286,6 +294,10 @@ impl Stage {
                 customization(json!([id, on]));
                 Ok(())
             })),
+            ended: Some({
+                let shared = self.shared.clone();
+                Call::now(move |()| Ok(shared.ended.lock().clone()))
+            }),
             start_mcp_server: Some(Call::now(move |(id,): (String,)| {
                 start_server(id.into());
                 Ok(())

@@ -254,8 +254,8 @@ impl Sources {
     }
 }
 
-/// A file that names actions only to measure them.
-const MEASURES: &str = "text_length.rs";
+/// The files that name actions only to measure them, or to store what backends report by them.
+const NO_SERVERS: [&str; 2] = ["text_length.rs", "reported.rs"];
 
 /// Returns all Rust sources below a folder, without comments and tests.
 fn text_of(folder: &Path) -> Result<String, String> {
@@ -264,7 +264,7 @@ fn text_of(folder: &Path) -> Result<String, String> {
     if files.is_empty() {
         return Err(format!("{} has no sources", folder.display()));
     }
-    for path in files.into_iter().filter(|path| !path.ends_with(MEASURES)) {
+    for path in files.into_iter().filter(|path| !NO_SERVERS.iter().any(|name| path.ends_with(name))) {
         let file = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let lines = file.lines().take_while(|line| *line != "mod tests {");
         for line in lines.filter(|line| !line.trim_start().starts_with("//")) {

@@ -302,6 +302,11 @@ impl Actor {
                     self.backend_started(at, resumes);
                 }
             }
+            ToSession::BackendEnded { chat, why } => {
+                if let Some(at) = self.chat_numbered(chat) {
+                    self.chats[at].ended = Some(why);
+                }
+            }
             ToSession::ContextTold { chat } => {
                 if let Some(at) = self.chat_numbered(chat) {
                     self.chats[at].told = true;

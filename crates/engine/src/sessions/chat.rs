@@ -69,6 +69,8 @@ pub(super) struct Chat {
     pub stored_activity: Option<String>,
     /// Whether the backend can continue failed turns.
     pub resumes: bool,
+    /// Why the backend can no longer continue.
+    pub ended: Option<String>,
     /// Whether the running turn was given to the backend by the host.
     pub is_given: bool,
     /// Whether the last turn is stored.
@@ -232,6 +234,7 @@ impl Chat {
             recorded: HashMap::new(),
             stored_activity: None,
             resumes: false,
+            ended: None,
             is_given: false,
             end: StoredEnd::default(),
             counted: None,

@@ -235,6 +235,9 @@ impl Actor {
         if message.origin.kind != MessageKind::User {
             return refuse("a client may only send messages of a person");
         }
+        if let Some(why) = &self.chats[at].ended {
+            return refuse(why.clone());
+        }
         if self.core.is_stopping() {
             return refuse_for_now(STOPPING);
         }

@@ -22,9 +22,10 @@ use tokio::sync::watch;
 
 use super::actor::Actor;
 use super::awake_limit::refuse;
-use super::backend::{Backend, take_settings};
+use super::backend::Backend;
 use super::bound_tools::creator;
 use super::chat::Chat;
+use super::lane::take_settings;
 use super::mailbox::ToSession;
 use super::moving::Lent;
 use super::queue::{Inbox, Mailbox};

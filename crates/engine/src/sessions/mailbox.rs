@@ -187,6 +187,13 @@ pub enum ToSession {
         /// Whether it can continue failed turns.
         resumes: bool,
     },
+    /// A backend can no longer continue.
+    BackendEnded {
+        /// The chat's number.
+        chat: u64,
+        /// The sentence with which later messages are refused.
+        why: String,
+    },
     /// A backend received a turn that starts with the chat's hidden context.
     ContextTold {
         /// The chat's number.
@@ -530,6 +537,7 @@ impl ToSession {
             | Self::TurnRecorded { chat, .. }
             | Self::BackendStarted { chat, .. }
             | Self::ContextTold { chat }
+            | Self::BackendEnded { chat, .. }
             | Self::BackendFailed { chat, .. }
             | Self::TurnRefused { chat, .. }
             | Self::BackendId { chat, .. }

@@ -35,6 +35,7 @@ mod ending;
 mod in_memory;
 mod input_answers;
 mod input_feed;
+mod lane;
 pub(crate) mod lending;
 mod limits;
 mod links;

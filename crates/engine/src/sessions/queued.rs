@@ -89,6 +89,8 @@ impl Actor {
     pub(super) async fn begin_next(&mut self, at: usize, next: PendingMessage, refused: Option<String>) {
         let sender = sender_of(&next.message);
         let refused = refused.map(TurnRefusal::by_policies).or_else(|| self.refusal_of(&next.message));
+        let ended = self.chats[at].ended.clone().map(TurnRefusal::by_backend);
+        let refused = refused.or(ended);
         let action = ChatTurnStartedAction {
             turn_id: self.core.new_id(),
             started_at: self.core.clock.iso(),

@@ -35,6 +35,11 @@ impl TurnRefusal {
         Self { error_type: "policy", message }
     }
 
+    /// The backend can no longer continue.
+    pub(super) fn by_backend(message: String) -> Self {
+        Self { error_type: "backend", message }
+    }
+
     fn by_grants(message: String) -> Self {
         Self { error_type: "permission", message }
     }

@@ -28,6 +28,7 @@ impl Actor {
         start.resume.clone_from(&self.chats[at].backend_id);
         let mut turns = self.chats[at].state.turns.clone();
         self.chats[at].resumes = false;
+        self.chats[at].ended = None;
         if self.chats[at].rewind {
             start.rewind_at = turns.last().map(|turn| self.chats[at].name_of(&turn.id));
             self.chats[at].rewind = false;

@@ -154,6 +154,7 @@ impl Actor {
     fn start_over(&mut self, at: usize) {
         self.chats[at].rewind = false;
         self.chats[at].told = false;
+        self.chats[at].ended = None;
         self.end_background_work(at);
         self.renumber(at);
         let (backend, id) = (self.chats[at].backend.take(), self.chats[at].backend_id.take());

@@ -289,6 +289,9 @@ impl Actor {
         if let Some(away) = self.entry.is_away() {
             return Err(away);
         }
+        if let Some(why) = &self.chats[at].ended {
+            return Err(why.clone());
+        }
         let mut message = request.message;
         if request.model.is_some() {
             message.model = request.model;

@@ -628,3 +628,39 @@ async fn a_backend_keeps_an_approval_for_its_session_and_tool() {
     client.request("subscribe", json!({ "channel": other })).await.unwrap();
     assert!(asked(&mut client, &other, "t1", "shout").await["options"].is_array());
 }
+
+#[tokio::test]
+async fn a_backend_that_can_no_longer_continue_is_not_sent_messages() {
+    let stage = Stage::default();
+    let host = builder(&stage).start().await;
+    let mut client = running(&host, &stage).await;
+    stage.end_with("The barn is closed.");
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }));
+    client.actions_until("chat/turnComplete").await;
+    let mut refused = Value::Null;
+    for number in 0..100 {
+        // The host asks after the turn has ended, so that a message may come before the answer.
+        let turn = format!("t{number}");
+        let started = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": "On." } });
+        client.dispatch(&chat(), 2, started).await;
+        let answered = client.actions_until("chat/turnStarted").await.pop().unwrap();
+        if answered.get("rejectionReason").is_some() {
+            refused = answered["rejectionReason"].clone();
+            break;
+        }
+        stage.wait_begun(&turn).await;
+        stage.emit(0, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": turn, "duration": 1 }));
+        client.actions_until("chat/turnComplete").await;
+    }
+    assert_eq!(refused, "The barn is closed.");
+    let queued = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": { "text": "On." } });
+    client.dispatch(&chat(), 3, queued).await;
+    let answered = client.actions_until("chat/pendingMessageSet").await.pop().unwrap();
+    assert_eq!(answered["rejectionReason"], "The barn is closed.");
+    // Another conversation can continue.
+    client.dispatch(&chat(), 4, json!({ "type": "chat/truncated" })).await;
+    client.actions_until("chat/truncated").await;
+    let started = json!({ "type": "chat/turnStarted", "turnId": "again", "message": { "text": "On." } });
+    client.dispatch(&chat(), 5, started).await;
+    stage.wait_begun("again").await;
+}

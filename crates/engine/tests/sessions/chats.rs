@@ -732,3 +732,22 @@ async fn hidden_context_comes_with_the_first_turn_that_the_backend_receives() {
     stage.wait_begun("s4").await;
     assert_eq!((latest(&stage).context, latest(&stage).seed), (context, None));
 }
+
+/// A store may have titles beside its list of chats, which the contract names as its own members.
+#[tokio::test]
+async fn a_title_that_the_list_of_chats_lacks_is_that_of_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = Stage::default().with_plain_chats();
+    let host = kept(builder(&stage), dir.path()).start().await;
+    let mut client = begun(&host).await;
+    say(&mut client, &stage, FIRST, 0, "t1", "Hay?", "Yes.").await;
+    open(&mut client, json!({})).await.unwrap();
+    drop((client, host));
+    let own = store(dir.path());
+    let title = Some("Of the store".to_owned());
+    own.set_chat_title.unbounded(("1".to_owned(), SECOND.to_owned(), title)).await.unwrap();
+    let host = kept(builder(&stage), dir.path()).start().await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    assert_eq!(state(&mut client, SECOND).await["title"], "Of the store");
+}

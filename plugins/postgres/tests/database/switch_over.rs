@@ -78,6 +78,11 @@ async fn after_a_switch_over_everything_is_at_the_new_server_although_the_old_on
     promote(&server, &standby).await;
     server.psql("ostler", "ALTER SYSTEM SET default_transaction_read_only = on");
     server.psql("ostler", "SELECT pg_reload_conf()");
+    // The server signals its other connections after it has read its settings again.
+    until("the old server refuses writes", async || {
+        server.psql("ostler", "SHOW default_transaction_read_only") == "on"
+    })
+    .await;
     uses(&stores, &standby, &server).await;
     stores.close().await;
 }
