@@ -1784,7 +1784,7 @@ export interface SessionStore {
     /** The number of sessions. Without it, the host counts `sessions()`. */
     count?(): Awaitable<number>;
     /** The turns of a chat, oldest first. Without all three turn functions, the host stores turns itself. */
-    turns?(id: string, chat: string): Awaitable<Turn[]>;
+    turns?(id: string, chat: string): Awaitable<KeptTurn[]>;
     /** Stores a turn at a position, replacing the one there. */
     setTurn?(id: string, chat: string, place: number, turn: KeptTurn): void;
     /** Deletes the turns of a chat from a position on. */
@@ -1793,6 +1793,13 @@ export interface SessionStore {
     annotations?(id: string): Awaitable<unknown[]>;
     /** Stores them. */
     setAnnotations?(id: string, annotations: unknown[]): void;
+    /**
+     * What the session's backend reported beside its turns, such as its customizations; an empty object if nothing is stored.
+     * Without this and `setReported`, the host stores it itself.
+     */
+    reported?(id: string): Awaitable<JsonObject>;
+    /** Stores it. */
+    setReported?(id: string, reported: JsonObject): void;
     /**
      * Stores an attachment of a session; equal ids have equal content. Without both attachment functions, the host
      * stores attachments itself.
@@ -1838,6 +1845,10 @@ export interface KeptSession {
     project?: unknown;
     /** The facts about its directory that were read last, such as its branch; listings show them. */
     facts?: JsonObject;
+    /** What its backend added to its `_meta`; listings show it. */
+    meta?: JsonObject;
+    /** What its backend says it does. */
+    activity?: string;
     /** What created it, if not a user: `{ kind: "automation", automation, run }`. */
     origin?: unknown;
     /** The backend's id of the conversation to continue. */
@@ -1909,6 +1920,8 @@ export interface KeptChat {
     closed?: boolean;
     /** In the chat of a worker: the URI of the chat whose backend runs it. */
     workerOf?: string;
+    /** What its backend says it does. */
+    activity?: string;
     /** Whether its latest turn failed. */
     failed?: boolean;
     /** Queued messages. */
@@ -1921,8 +1934,10 @@ export interface KeptChat {
     workingDirectories?: string[];
     /** Its marks. */
     flags?: SessionFlags;
-    /** Hidden context that its first turn has not received yet. */
+    /** Hidden context for the first turn of its conversation. */
     context?: string;
+    /** Whether its backend has received the context. */
+    told?: boolean;
     /** Whether its backend has not been informed yet of removed turns. */
     rewind?: boolean;
     /** The queued message whose turn is being started. It is queued again if the turn is not in the store. */
