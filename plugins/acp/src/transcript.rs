@@ -46,6 +46,13 @@ impl Transcript {
         }
     }
 
+    /// Drops the latest turn.
+    pub fn forget_last(&mut self) {
+        if let Some((message, answer)) = self.turns.pop_back() {
+            self.size -= message.len() + answer.len();
+        }
+    }
+
     /// Returns the turns as Markdown for users; `None` if there are none.
     pub fn markdown(&self) -> Option<String> {
         let turn = |(message, answer): &(String, String)| format!("**User:** {message}\n\n{answer}");

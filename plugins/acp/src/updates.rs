@@ -26,6 +26,8 @@ pub struct Turn {
     pub id: String,
     emit: Emitter,
     begun: Instant,
+    /// How often the turn was continued after it had failed. Its earlier parts and calls are still in it.
+    round: usize,
     parts: u32,
     open: Option<OpenPart>,
     calls: HashMap<String, ToolCall>,
@@ -77,6 +79,7 @@ impl Turn {
             id,
             emit,
             begun: Instant::now(),
+            round: 0,
             parts: 0,
             open: None,
             calls: HashMap::new(),
@@ -89,6 +92,19 @@ impl Turn {
         }
     }
 
+    /// Continues a turn that has failed as often as `round` says.
+    pub fn resumed(id: String, emit: Emitter, round: usize) -> Self {
+        Self { round, ..Self::new(id, emit) }
+    }
+
+    /// Returns the host's id of an agent's call.
+    fn shown(&self, call: &str) -> String {
+        match self.round {
+            0 => call.to_owned(),
+            round => format!("{call}-resumed-{round}"),
+        }
+    }
+
     /// Returns the retained text of the answer so far.
     pub fn answer(&self) -> &str {
         &self.answer
@@ -96,7 +112,10 @@ impl Turn {
 
     fn next_part(&mut self) -> String {
         self.parts += 1;
-        format!("{}-{}", self.id, self.parts)
+        match self.round {
+            0 => format!("{}-{}", self.id, self.parts),
+            round => format!("{}-{round}-{}", self.id, self.parts),
+        }
     }
 
     /// A chunk of a message or thought.
@@ -255,8 +274,8 @@ impl Turn {
             return false;
         }
         self.open = None;
-        let id = change.id.clone();
-        let call = self.calls.entry(id.clone()).or_insert_with(|| ToolCall::new(id.clone()));
+        let (id, first) = (change.id.clone(), self.shown(&change.id));
+        let call = self.calls.entry(id.clone()).or_insert_with(|| ToolCall::new(first.clone()));
         if call.step == Step::Done {
             return true;
         }
@@ -330,11 +349,11 @@ impl Turn {
     /// ended call, such as a denied one, becomes another call of the host when the agent requests approval again.
     pub async fn asked_about(&mut self, change: ToolCallChange) -> (String, String) {
         self.open = None;
-        let id = change.id.clone();
-        let call = self.calls.entry(id.clone()).or_insert_with(|| ToolCall::new(id.clone()));
+        let (id, first) = (change.id.clone(), self.shown(&change.id));
+        let call = self.calls.entry(id.clone()).or_insert_with(|| ToolCall::new(first.clone()));
         if call.step == Step::Done {
             self.repeated += 1;
-            call.shown = format!("{id}-again-{}", self.repeated);
+            call.shown = format!("{first}-again-{}", self.repeated);
             call.step = Step::New;
             call.whole = ToolCallChange {
                 status: None,

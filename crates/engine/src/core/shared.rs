@@ -239,7 +239,10 @@ impl Core {
     /// Returns the host's own store, if the session store does not store everything that the host requires.
     pub(crate) fn own_sessions(&self) -> Option<&SessionStore> {
         let whole = |store: &SessionStore| {
-            store.keeps_turns() && store.keeps_annotations() && store.keeps_attachments()
+            store.keeps_turns()
+                && store.keeps_annotations()
+                && store.keeps_attachments()
+                && store.keeps_reported()
         };
         let keeps = self.session_store().is_some_and(whole);
         self.own_sessions.get().filter(|_| !keeps)

@@ -302,6 +302,12 @@ impl Actor {
                     self.backend_started(at, resumes);
                 }
             }
+            ToSession::McpServerFailed { chat, id, why } => {
+                if let Some(at) = self.chat_numbered(chat) {
+                    self.mcp_server_failed(id, &why);
+                    self.backend_failed(at, None, why).await;
+                }
+            }
             ToSession::BackendEnded { chat, why } => {
                 if let Some(at) = self.chat_numbered(chat) {
                     self.chats[at].ended = Some(why);

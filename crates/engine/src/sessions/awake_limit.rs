@@ -272,9 +272,13 @@ impl Actor {
             || has_some(Some(&state.active_clients))
             || state.customizations.iter().flatten().any(|listed| self.client_plugins.lists(listed))
             || any_runs(state.customizations.as_deref())
+            || self.core.report_store().is_none()
+            || self.entry.lacks_reports.load(Ordering::Acquire)
             || self.chats.iter().any(|chat| {
                 let chat_state = &chat.state;
-                chat_state.changes.is_some()
+                let woken = chat.stored_activity.as_ref().filter(|_| !chat.has_failed() || chat.is_worker());
+                chat_state.activity.as_ref() != woken
+                    || chat_state.changes.is_some()
                     || has_some(chat_state.background_work.as_deref())
                     || chat_state.meta.is_some()
             })

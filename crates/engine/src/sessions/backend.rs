@@ -214,6 +214,11 @@ impl Backend {
                                     ToSession::BackendFailed { chat, turn: Some(turn), why: why.clone() };
                                 let _ = mailbox.send(failed);
                             }
+                            Tell::McpServer { id, start: true } => {
+                                told = true;
+                                let failed = ToSession::McpServerFailed { chat, id, why: why.clone() };
+                                let _ = mailbox.send(failed);
+                            }
                             Tell::Close { done, .. } => {
                                 let _ = done.send(());
                                 return;

@@ -1,5 +1,9 @@
 //! What a backend reports about itself: that it started, and its names of turns.
 
+use ostler_contract::Thrown;
+use ostler_protocol::wire::actions::{SessionMcpServerStateChangedAction, StateAction};
+use ostler_protocol::wire::state::{ErrorInfo, McpServerErrorState, McpServerState};
+
 use super::actor::Actor;
 
 /// The maximum length of a name of a turn, in bytes.
@@ -28,6 +32,19 @@ impl Actor {
             // The running turn is stored again soon, and at its end.
             None => chat.unkept = true,
         }
+    }
+
+    /// Shows that an MCP server does not run, because the backend that was started for it failed.
+    pub(super) fn mcp_server_failed(&mut self, id: String, why: &Thrown) {
+        let error = ErrorInfo {
+            error_type: "backend".to_owned(),
+            message: why.message.clone(),
+            stack: None,
+            meta: None,
+        };
+        let state = McpServerState::Error(McpServerErrorState { error });
+        let changed = SessionMcpServerStateChangedAction { id, state, channel: None };
+        self.apply_session(StateAction::SessionMcpServerStateChanged(Box::new(changed)), None);
     }
 
     /// Records whether the backend that started can continue failed turns. A running turn is stored in the form that it has

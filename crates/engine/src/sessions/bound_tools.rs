@@ -13,7 +13,7 @@ use super::SessionEntry;
 use super::size::Extent;
 use super::tools::{BoundPlace, bind};
 use crate::sessions::Sessions;
-use crate::users::clients::{ClientIdentity, Clients};
+use crate::users::clients::ClientIdentity;
 
 /// The tools that a session's clients contribute, and whether the session still exists.
 #[derive(Debug, Clone, Default)]
@@ -127,8 +127,8 @@ impl SessionEntry {
     }
 
     /// Whether one of the active clients of a session that is asleep is still connected.
-    pub(super) fn has_connected_clients(&self, clients: &Clients) -> bool {
-        self.brought.borrow().asleep.iter().any(|(_, identity)| identity.is_connected(clients))
+    pub(super) fn has_connected_clients(&self, connected: &[ClientIdentity]) -> bool {
+        self.brought.borrow().asleep.iter().any(|(_, identity)| connected.contains(identity))
     }
 
     /// Returns the session's active clients.

@@ -91,13 +91,14 @@ impl Sessions {
         {
             return;
         }
+        let connected = self.access.clients.identities();
         let mut entries = self.in_memory.entries.write();
         let resting = entries.values().filter(|entry| {
             // References are only handed out by this map or by another holder.
             Arc::strong_count(entry) == 1
                 && entry.can_go()
                 && !watched(entry)
-                && !entry.has_connected_clients(&self.access.clients)
+                && !entry.has_connected_clients(&connected)
         });
         let mut resting: Vec<_> =
             resting.map(|entry| (entry.used.load(Ordering::Relaxed), entry.id.clone())).collect();
@@ -126,6 +127,7 @@ impl SessionEntry {
             && self.is_stored()
             && self.view().record.draft.is_none()
             && self.lent_tokens.lock().is_empty()
+            && !self.waits_for_token.load(Ordering::Acquire)
     }
 }
 

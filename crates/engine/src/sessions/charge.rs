@@ -18,7 +18,21 @@ impl Actor {
         let turn = self.chats[at].state.turns.last();
         let turn = turn.filter(|_| self.core.options.usage.per == UsagePer::Turn);
         let charged = turn.and_then(|turn| {
-            let usage = turn.usage.as_ref()?;
+            let usage =
+                turn.usage.as_ref().filter(|usage| self.chats[at].charged.as_deref() != Some(*usage))?;
+            self.log_implausible(usage);
+            self.charge(at, &turn.id, Taken::read(usage), &turn.message)
+        });
+        OptionFuture::from(charged).map(drop)
+    }
+
+    /// Records the usage of a chat's running turn, which the end of the host breaks, if usage is recorded per turn.
+    pub(super) fn charge_running(&self, at: usize) -> impl Future<Output = ()> + Send + use<> {
+        let turn = self.chats[at].state.active_turn.as_ref();
+        let turn = turn.filter(|_| self.core.options.usage.per == UsagePer::Turn);
+        let charged = turn.and_then(|turn| {
+            let usage =
+                turn.usage.as_ref().filter(|usage| self.chats[at].charged.as_deref() != Some(*usage))?;
             self.log_implausible(usage);
             self.charge(at, &turn.id, Taken::read(usage), &turn.message)
         });

@@ -10,7 +10,7 @@ use ostler_protocol::actions::{self, Class};
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{
     ChatInteractivity, ChatState, ChatSummary, PendingMessage, SessionStatus, ToolResultSubagentContent,
-    Turn, TurnState,
+    Turn, TurnState, UsageInfo,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -71,12 +71,16 @@ pub(super) struct Chat {
     pub resumes: bool,
     /// Why the backend can no longer continue.
     pub ended: Option<String>,
+    /// Whether the host ends while a turn runs.
+    pub is_broken: bool,
     /// Whether the running turn was given to the backend by the host.
     pub is_given: bool,
     /// Whether the last turn is stored.
     pub end: StoredEnd,
     /// The usage already recorded for the running turn, if usage is recorded per report.
     pub counted: Option<Box<(String, Taken)>>,
+    /// The usage of the running turn that was recorded when it failed before it was continued.
+    pub charged: Option<Box<UsageInfo>>,
     /// When the running turn was last stored.
     pub kept_at: Instant,
     /// Whether the running turn changed since.
@@ -235,9 +239,11 @@ impl Chat {
             stored_activity: None,
             resumes: false,
             ended: None,
+            is_broken: false,
             is_given: false,
             end: StoredEnd::default(),
             counted: None,
+            charged: None,
             kept_at: Instant::now(),
             unkept: false,
             audience,
@@ -284,7 +290,7 @@ impl Chat {
         self.state.draft = kept.draft.clone().and_then(|draft| serde_json::from_value(draft).ok());
         self.state.working_directories.clone_from(&kept.working_directories);
         self.context.clone_from(&kept.context);
-        self.told = kept.told;
+        self.told = kept.told && !turns.iter().all(|turn| turn.state == TurnState::Error);
         self.rewind = kept.rewind;
         self.lender = kept.lender.clone().map(Box::new);
         if let Some(last) = turns.last() {
@@ -304,8 +310,8 @@ impl Chat {
         self.state.status |= marks(kept.flags);
         self.state.turns = turns;
         self.stored_activity.clone_from(&kept.activity);
-        // Nobody does what was going on when the host stopped in a turn.
-        self.state.activity = kept.activity.clone().filter(|_| !self.has_failed());
+        // Nobody does what was going on when the end of the host broke a turn.
+        self.state.activity = kept.activity.clone().filter(|_| !self.was_broken(kept));
     }
 
     /// Applies an action in the same way as every subscriber.
@@ -359,6 +365,16 @@ impl Chat {
     pub fn forget_names(&mut self) {
         let turns = &self.state.turns;
         self.recorded.retain(|named, _| turns.iter().any(|turn| turn.id == *named));
+    }
+
+    /// Whether the end of the host broke the latest turn, which the stored list of chats does not know.
+    pub fn was_broken(&self, kept: &KeptChat) -> bool {
+        self.has_failed() && (!kept.failed || kept.broken)
+    }
+
+    /// Whether every turn of the chat failed.
+    pub fn has_no_answer(&self) -> bool {
+        self.state.turns.iter().all(|turn| turn.state == TurnState::Error)
     }
 
     /// Returns the hidden context that the backend has not received.
@@ -483,7 +499,8 @@ impl Chat {
             closed: false,
             worker_of: lead.map(str::to_owned),
             activity: self.stored_activity.clone(),
-            failed: self.has_failed(),
+            failed: self.has_failed() || self.is_broken,
+            broken: self.is_broken,
             queued: self
                 .state
                 .queued_messages

@@ -137,6 +137,10 @@ impl Actor {
                 if let Some(refused) = last.and_then(|last| self.refusal_of(&last.message)) {
                     return refuse(format!("{}; send the message again", refused.message));
                 }
+                let usage = last.and_then(|last| last.usage.clone());
+                if let Some(why) = &self.chats[at].ended {
+                    return refuse(why.clone());
+                }
                 self.check_tokens_for(at, dispatch)?;
                 let before = self.chats[at].before(true);
                 if self.chats[at].is_worker()
@@ -147,6 +151,7 @@ impl Actor {
                     );
                 }
                 self.chats[at].is_given = true;
+                self.chats[at].charged = usage.map(Box::new);
                 let kept = self.keep_running_turn(at);
                 self.stored_in(at, before, kept).await;
                 let resumed = self.chats[at].state.active_turn.as_ref();
@@ -418,6 +423,7 @@ impl Actor {
 
     /// Ends the backend of a chat. The next turn starts another one, which continues the conversation.
     pub(super) fn restart_backend(&mut self, at: usize) {
+        self.chats[at].ended = None;
         if let Some(backend) = self.chats[at].backend.take() {
             self.end_background_work(at);
             self.chats[at].ending = Some(tasks::spawn(backend.close(false)));

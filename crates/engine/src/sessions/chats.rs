@@ -21,6 +21,7 @@ use super::actor::Actor;
 use super::backend::{Backend, Tell};
 use super::chat::Chat;
 use super::create::started;
+use super::deferred::DeferredPart;
 use super::mailbox::ToSession;
 use super::queue::Posted;
 use super::side_chats::context_of;
@@ -260,6 +261,8 @@ impl Actor {
                     return Err(cannot_fork(turn));
                 }
                 let place = turns.iter().position(|held| held.id == *turn).ok_or_else(unknown)?;
+                // Its backend says where the fork begins.
+                self.check_own_tokens(at).map_err(RpcError::auth_required)?;
                 let origin = ChatOrigin::Fork { chat, turn_id };
                 Ok(Source { origin, context: None, fork: Some((at, place)) })
             }
@@ -385,6 +388,9 @@ impl Actor {
     pub(super) async fn forget_chat(&mut self, mut chat: Chat) {
         let removed = SessionChatRemovedAction { chat: chat.uri.clone() };
         self.apply_session(StateAction::SessionChatRemoved(removed), None);
+        if chat.state.changesets.is_some() || chat.state.canvases.is_some() {
+            self.deferred.add(DeferredPart::Reported);
+        }
         self.flush_out();
         self.core.fanout.end(&chat.uri, &[]);
         self.sessions.release_chat(&chat.uri);

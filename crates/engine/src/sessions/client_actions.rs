@@ -20,7 +20,7 @@ use super::mailbox::{Dispatch, ToSession};
 use crate::core::fanout::{Origin, rejection};
 use crate::core::long_work::long_work;
 use crate::core::refusals::{
-    FOLDERS_IN_USE, NO_SUCH_CHAT, Rejection, does_not_belong, lacks_field, one_folder,
+    FOLDERS_IN_USE, NO_SUCH_CHAT, Rejection, STOPPING, does_not_belong, lacks_field, one_folder,
 };
 use crate::core::tasks;
 use crate::core::titles::named;
@@ -181,6 +181,15 @@ impl Actor {
         let at = self.chats.iter().position(|chat| Some(&*chat.uri) == default);
         let at = at.filter(|_| starts.is_some() && self.chats.iter().all(|chat| chat.backend.is_none()));
         if let (Some(at), Some(dispatch)) = (at, starts) {
+            if self.agent.is_none() {
+                return refuse(self.without_backend());
+            }
+            if self.core.is_stopping() {
+                return refuse_for_now(STOPPING);
+            }
+            if let Err(refused) = self.sessions.may_work_for_owner(&self.entry) {
+                return refuse(refused.message);
+            }
             self.check_tokens_for(at, dispatch)?;
         }
         if !self.apply_session(action, origin) {

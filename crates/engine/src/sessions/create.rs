@@ -207,6 +207,8 @@ pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting
         files_at: None,
         is_being_created: std::sync::atomic::AtomicBool::default(),
         background: std::sync::atomic::AtomicBool::default(),
+        waits_for_token: std::sync::atomic::AtomicBool::default(),
+        lacks_reports: std::sync::atomic::AtomicBool::default(),
         used: std::sync::atomic::AtomicU64::default(),
         looks: std::sync::atomic::AtomicU64::default(),
         looked_at: parking_lot::Mutex::default(),
@@ -450,6 +452,7 @@ impl Claimed {
             && sessions.adopt_attachments(&entry, &actor.chats).await
             && actor.keep_all_turns().await
             && actor.keep_chats().await
+            && actor.keep_reported().await
             && actor.keep_session().await)
         {
             entry.end();

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::SessionEntry;
 use super::actor::Actor;
 use super::awake_limit::refuse;
+use super::deferred::DeferredPart;
 use super::queue::Inbox;
 use crate::core::fanout::Fanout;
 use crate::core::message::run_of;
@@ -70,7 +71,10 @@ impl Actor {
         for at in 0..self.chats.len() {
             self.flush_gathered(at);
             if self.chats[at].running().is_some() {
-                self.keep_running_turn(at).await;
+                let charged = self.charge_running(at);
+                self.chats[at].is_broken = true;
+                self.deferred.add(DeferredPart::Chats);
+                futures::join!(charged, self.keep_running_turn(at));
             }
         }
         self.settle();

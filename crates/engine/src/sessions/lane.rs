@@ -38,6 +38,7 @@ struct Lane {
     asks_again: bool,
     /// The turn that brings the backend the hidden context.
     tells_context: Option<String>,
+    is_closing: bool,
     /// Work that must finish before the messages in `held` start.
     before: Option<Pending<()>>,
     #[expect(clippy::vec_box, reason = "they arrive boxed and are forwarded as they arrived")]
@@ -60,6 +61,7 @@ pub(super) async fn serve(
         asks_id: false,
         asks_again: false,
         tells_context: None,
+        is_closing: false,
         // What was sent while the backend started is looked through first: a turn can have been cancelled since.
         before: Some(ostler_contract::live::ready(Ok(()))),
         held: Vec::new(),
@@ -174,10 +176,10 @@ impl Lane {
                     self.ask_id();
                 }
             }
-            Outcome::Ended(Some(why)) => {
+            Outcome::Ended(Some(why)) if !self.is_closing => {
                 let _ = self.mailbox.send(ToSession::BackendEnded { chat: self.chat, why });
             }
-            Outcome::Ended(None) => {}
+            Outcome::Ended(_) => {}
             Outcome::Named(id) => {
                 self.asks_id = false;
                 if let Some(id) = id.filter(|id| self.id.as_ref() != Some(id)) {
@@ -236,6 +238,7 @@ impl Lane {
 
     /// Waits until the backend has closed. Its other calls continue until then.
     async fn close(mut self, close: impl Future<Output = Result<(), Thrown>>) {
+        self.is_closing = true;
         let mut close = std::pin::pin!(close);
         loop {
             tokio::select! {

@@ -3,9 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ostler_contract::json;
+use ostler_contract::owner::Owner;
 use ostler_contract::points::{Agent, Lender};
+use ostler_contract::registry::Owned;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::message::encode;
 use ostler_protocol::wire::state::ProtectedResourceMetadata;
@@ -15,9 +19,11 @@ use super::actor::Actor;
 use super::backend::Tell;
 use super::chat::Chat;
 use super::client_actions::{Refused, refuse};
+use super::deferred::DeferredPart;
 use super::mailbox::{Dispatch, ToSession};
 use super::{Resting, SessionEntry, Sessions};
 use crate::core::outbox::Outbox;
+use crate::users::principal::Principal;
 
 /// Tokens by protected resource.
 pub(super) type Tokens = BTreeMap<String, String>;
@@ -95,7 +101,7 @@ impl SessionEntry {
 impl Sessions {
     /// Passes a token that a client pushed to the chats that it created. A revoked token is not given to backends that
     /// start from then on; running backends keep it.
-    pub(crate) fn lend(&self, lender: &Lender, resource: &str, token: &str) {
+    pub(crate) fn lend(self: &Arc<Self>, lender: &Lender, resource: &str, token: &str) {
         if !token.is_empty() && !self.may_lend(lender) {
             return;
         }
@@ -103,10 +109,13 @@ impl Sessions {
             if !entry.take_token(lender, resource, token) || token.is_empty() {
                 continue;
             }
-            // A sleeping session reads the token when it wakes.
-            if let Resting::Open(mailbox, _) = &*entry.mailbox.lock() {
-                let (lender, resource, token) = (lender.clone(), resource.to_owned(), token.to_owned());
-                let _ = mailbox.send(ToSession::TokenLent { lender, resource, token });
+            // A sleeping session reads the token when it wakes, which it does for a message that waits for the token.
+            let (lender, resource, token) = (lender.clone(), resource.to_owned(), token.to_owned());
+            let lent = ToSession::TokenLent { lender, resource, token };
+            if entry.waits_for_token.swap(false, Ordering::AcqRel) {
+                self.tell(&entry, lent);
+            } else if let Resting::Open(mailbox, _) = &*entry.mailbox.lock() {
+                let _ = mailbox.send(lent);
             }
         }
     }
@@ -184,35 +193,50 @@ impl Actor {
 
     /// Returns the agent of a chat whose backend would start without a token that it requires, and the client whose tokens it
     /// gets. Work of plugins and automations uses the agent's own credentials.
-    fn lacks_tokens(&self, at: usize) -> Option<(&Agent, Lender)> {
+    fn lacks_tokens(&self, at: usize) -> Option<(Owned<Agent>, Lender)> {
         let chat = &self.chats[at];
         if chat.backend.as_ref().is_some_and(|backend| !backend.is_dead()) {
             return None;
         }
-        let (agent, lender) = (self.agent.as_deref()?, self.lender_of(chat)?);
+        let (agent, lender) = (self.agent.clone()?, self.lender_of(chat)?);
+        if matches!(lender.owner.as_deref().and_then(Owner::parse), Some(Owner::Plugin(_))) {
+            return None;
+        }
         let asks = agent.protected_resources.as_ref().is_some_and(|asked| !asked.is_empty());
-        let lacks = asks && !lacking(agent, &self.sessions.lent_by(&self.entry, &lender)).is_empty();
+        let lacks = asks && !lacking(&agent, &self.sessions.lent_by(&self.entry, &lender)).is_empty();
         lacks.then_some((agent, lender))
     }
 
-    /// Checks that a chat's backend has the tokens that it requires, or would have them if it started now. A client of the
-    /// lender's user lends its own where the lender has none. Otherwise the client is asked for one.
-    pub(super) fn check_tokens_for(&self, at: usize, dispatch: &Dispatch) -> Refused {
+    /// Checks that a chat's backend has the tokens that it requires, or would have them if it started now. Where the lender has
+    /// none, another client of its user becomes the lender, and is asked for a token if it has none either.
+    pub(super) fn check_tokens_for(&mut self, at: usize, dispatch: &Dispatch) -> Refused {
         let Some((agent, lender)) = self.lacks_tokens(at) else { return Ok(()) };
         let client = self.sessions.access.clients.get(dispatch.connection.id);
-        let client = client.filter(|client| client.owner() == lender.owner);
-        let mut tokens = self.sessions.lent_by(&self.entry, &lender);
-        if let Some(client) = client.filter(|_| self.sessions.may_lend(&lender)) {
-            tokens.extend(client.credentials());
+        if client.as_ref().is_some_and(|client| matches!(client.principal(), Principal::Plugin { .. })) {
+            return Ok(());
         }
-        match check_tokens(agent, &tokens) {
-            Ok(()) => {
-                self.entry.borrow(&lender, tokens);
-                Ok(())
+        let client = client.filter(|client| client.owner() == lender.owner);
+        let tokens = match client.as_ref().and_then(|client| client.client_id()) {
+            Some(client) => {
+                let lender = Lender { client, owner: lender.owner };
+                // Its next token is for this session as well.
+                self.entry.borrow(&lender, Tokens::new());
+                let tokens = self.sessions.lent_by(&self.entry, &lender);
+                if Some(&lender) != self.lender_of(&self.chats[at]).as_ref() {
+                    self.chats[at].lender = Some(Box::new(lender));
+                    self.deferred.add(DeferredPart::Chats);
+                }
+                tokens
             }
+            None => self.sessions.lent_by(&self.entry, &lender),
+        };
+        match check_tokens(&agent, &tokens) {
+            Ok(()) => Ok(()),
             Err(why) => {
-                for resource in lacking(agent, &tokens) {
-                    require_token(&dispatch.connection.outbox, resource, "required");
+                if client.is_some() {
+                    for resource in lacking(&agent, &tokens) {
+                        require_token(&dispatch.connection.outbox, resource, "required");
+                    }
                 }
                 refuse(why.message)
             }
@@ -222,10 +246,11 @@ impl Actor {
     /// Whether a message waits for a token of the client that lends them to its chat, which is asked for one.
     pub(super) fn waits_for_token(&self, at: usize) -> bool {
         let Some((agent, lender)) = self.lacks_tokens(at) else { return false };
+        self.entry.waits_for_token.store(true, Ordering::Release);
         let tokens = self.sessions.lent_by(&self.entry, &lender);
         for open in self.sessions.access.clients.open() {
             if open.client_id().as_ref() == Some(&lender.client) && open.owner() == lender.owner {
-                for resource in lacking(agent, &tokens) {
+                for resource in lacking(&agent, &tokens) {
                     require_token(open.outbox(), resource, "required");
                 }
             }
@@ -236,7 +261,7 @@ impl Actor {
     /// Checks that a chat's backend has the tokens that it requires, for work that the host begins.
     pub(super) fn check_own_tokens(&self, at: usize) -> Result<(), String> {
         let Some((agent, lender)) = self.lacks_tokens(at) else { return Ok(()) };
-        check_tokens(agent, &self.sessions.lent_by(&self.entry, &lender)).map_err(|why| why.message)
+        check_tokens(&agent, &self.sessions.lent_by(&self.entry, &lender)).map_err(|why| why.message)
     }
 
     /// Sends a token that a client pushed to the backends of that client's chats.

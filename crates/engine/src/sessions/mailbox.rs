@@ -187,6 +187,15 @@ pub enum ToSession {
         /// Whether it can continue failed turns.
         resumes: bool,
     },
+    /// A backend failed to start for an MCP server.
+    McpServerFailed {
+        /// The chat's number.
+        chat: u64,
+        /// The server.
+        id: String,
+        /// The error.
+        why: Thrown,
+    },
     /// A backend can no longer continue.
     BackendEnded {
         /// The chat's number.
@@ -538,6 +547,7 @@ impl ToSession {
             | Self::BackendStarted { chat, .. }
             | Self::ContextTold { chat }
             | Self::BackendEnded { chat, .. }
+            | Self::McpServerFailed { chat, .. }
             | Self::BackendFailed { chat, .. }
             | Self::TurnRefused { chat, .. }
             | Self::BackendId { chat, .. }

@@ -187,6 +187,10 @@ pub struct SessionEntry {
     is_being_created: AtomicBool,
     /// Whether a backend works in the background.
     background: AtomicBool,
+    /// Whether the store lacks what its backend reported last.
+    lacks_reports: AtomicBool,
+    /// Whether a queued message waits for a token of the client that lends it.
+    waits_for_token: AtomicBool,
     /// The number of the last look-up, among all look-ups of sessions.
     used: AtomicU64,
     /// How often the facts about the directory were read.

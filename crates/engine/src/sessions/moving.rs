@@ -19,6 +19,7 @@ use super::actor::Actor;
 use super::chat::Chat;
 use super::chats::Opening;
 use super::create::NewSession;
+use super::deferred::DeferredPart;
 use super::mailbox::ToSession;
 use super::ownership::ask;
 use super::store_writes::at_time;
@@ -79,6 +80,7 @@ impl Actor {
         let uri = self.chats[at].uri.clone();
         self.may_follow(&uri, after)?;
         self.put_after(&uri, after);
+        self.deferred.add(DeferredPart::Reported);
         self.stored_session(self.keep_chats()).await;
         Ok(())
     }
@@ -162,6 +164,7 @@ impl Actor {
             self.apply_session(StateAction::SessionChatAdded(SessionChatAddedAction { summary }), None);
         }
         self.put_after(&uri, after);
+        self.deferred.add(DeferredPart::Reported);
         self.stored_session(self.keep_chats()).await;
         if self.chats.iter().any(|chat| !chat.state.turns.is_empty())
             && let Some(draft) = self.begin_draft()
@@ -196,6 +199,7 @@ impl Actor {
                     let removed = SessionChatRemovedAction { chat: chat.clone() };
                     self.apply_session(StateAction::SessionChatRemoved(removed), None);
                 }
+                self.deferred.add(DeferredPart::Reported);
                 self.stored_session(self.keep_chats()).await;
                 let forgotten: Vec<_> = chats.iter().map(|chat| self.forget_turns(chat)).collect();
                 self.stored(futures::future::join_all(forgotten)).await;

@@ -11,6 +11,7 @@ use super::deferred::DeferredPart;
 use super::mailbox::{Dispatch, ToSession};
 use super::queue::Posted;
 use crate::core::ids::ConnectionId;
+use crate::core::message::run_of;
 use crate::core::refusals::{NO_SUCH_CHAT, Rejection};
 use crate::core::tasks;
 use crate::users::policies::Use;
@@ -233,6 +234,9 @@ impl Actor {
         }
         match self.first_queued(at) {
             Some(next) if next.id == id && !self.waits_with_queue() => {
+                if refused.is_none() && run_of(&next.message).is_none() && self.waits_for_token(at) {
+                    return;
+                }
                 self.begin_next(at, next, refused).await
             }
             _ => self.after_quiet(at).await,

@@ -23,8 +23,12 @@ impl Actor {
         if self.waits_with_queue() {
             return true;
         }
-        if self.chats[at].asking.as_deref() == Some(next.id.as_str()) || self.waits_for_token(at) {
+        if self.chats[at].asking.as_deref() == Some(next.id.as_str()) {
             return true;
+        }
+        if run_of(&next.message).is_none() && self.waits_for_token(at) {
+            // Nothing follows until then.
+            return false;
         }
         let sender = sender_of(&next.message);
         match self.sessions.access.asks_policies(sender.as_deref()) {
@@ -89,8 +93,8 @@ impl Actor {
     pub(super) async fn begin_next(&mut self, at: usize, next: PendingMessage, refused: Option<String>) {
         let sender = sender_of(&next.message);
         let refused = refused.map(TurnRefusal::by_policies).or_else(|| self.refusal_of(&next.message));
-        let ended = self.chats[at].ended.clone().map(TurnRefusal::by_backend);
-        let refused = refused.or(ended);
+        let cannot = self.chats[at].ended.clone().or_else(|| self.check_own_tokens(at).err());
+        let refused = refused.or_else(|| cannot.map(TurnRefusal::by_backend));
         let action = ChatTurnStartedAction {
             turn_id: self.core.new_id(),
             started_at: self.core.clock.iso(),

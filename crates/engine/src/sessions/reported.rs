@@ -2,6 +2,7 @@
 //! backend runs.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use ostler_contract::{JsonObject, Thrown, Value, limit};
 use ostler_protocol::names;
@@ -105,7 +106,12 @@ impl Actor {
             };
             set.within(limit::STORE, (self.entry.id.clone(), reported))
         });
-        self.keeping(&self.entry.uri, write)
+        let (write, entry) = (self.keeping(&self.entry.uri, write), self.entry.clone());
+        async move {
+            let is_stored = write.await;
+            entry.lacks_reports.store(!is_stored, Ordering::Release);
+            is_stored
+        }
     }
 
     /// A client's plugins leave with it.
@@ -137,7 +143,10 @@ impl Actor {
         let mut meta = before.clone();
         meta.retain(|key, _| is_own(key));
         meta.extend(reported.clone());
-        let artifacts = reported.remove(ARTIFACTS);
+        let artifacts = reported.remove(ARTIFACTS).filter(is_list);
+        if artifacts.is_none() {
+            meta.remove(ARTIFACTS);
+        }
         if before.get(ARTIFACTS) != artifacts.as_ref() {
             let write = self.keep_artifacts(artifacts);
             self.write_unwaited(write);
@@ -153,8 +162,7 @@ impl Actor {
     fn keep_artifacts(&self, artifacts: Option<Value>) -> impl Future<Output = bool> + Send + use<> {
         let artifacts = match artifacts {
             Some(Value::Array(artifacts)) => artifacts,
-            Some(other) => vec![other],
-            None => Vec::new(),
+            _ => Vec::new(),
         };
         let write = self
             .store()
@@ -199,6 +207,11 @@ pub(super) fn any_runs(listed: Option<&[Customization]>) -> bool {
     let (mut listed, mut any) = (listed.unwrap_or_default().to_vec(), false);
     servers_of(&mut listed, &mut |server| any |= is_running(server));
     any
+}
+
+/// Whether a value is a list with items.
+fn is_list(value: &Value) -> bool {
+    value.as_array().is_some_and(|items| !items.is_empty())
 }
 
 fn is_running(server: &McpServerCustomization) -> bool {

@@ -146,6 +146,8 @@ impl Actor {
     /// Closes the chat's backend; the next one continues from the remaining turns.
     fn rewind(&mut self, at: usize) {
         self.chats[at].rewind = true;
+        // A backend that has no such point begins another conversation.
+        self.chats[at].told = false;
         self.renumber(at);
         self.restart_backend(at);
     }

@@ -118,6 +118,7 @@ impl Actor {
         let chat = &mut self.chats[at];
         chat.span = traces::turn(&self.entry.uri, &chat.uri, &turn, &self.entry.provider);
         self.chats[at].sender.clone_from(&sender);
+        self.chats[at].charged = None;
         let marks = self.chats[at].state.status;
         let before = self.chats[at].before(true);
         // Reduced first, so that the stored state is the one that subscribers will see; published after it is stored.
@@ -372,6 +373,7 @@ impl Actor {
         self.chats[at].cancelled = None;
         self.entry.stops.ended(&chat);
         self.chats[at].links.clear();
+        self.store_activity(at);
         if self.chats[at].is_worker() {
             self.happened(at, Happened::Child(chat));
             return;
@@ -384,7 +386,6 @@ impl Actor {
         self.core.events.raise(Event::TurnEnd { session, chat, turn, status, sender });
         self.sessions.look_around(&self.entry, true);
         self.deferred.add(DeferredPart::Session);
-        self.store_activity(at);
         if self.chats.iter().filter(|chat| !chat.is_worker()).nth(1).is_some() {
             // The list of chats holds the modification time of each one if there are several.
             self.deferred.add(DeferredPart::Chats);
@@ -469,6 +470,10 @@ impl Actor {
             return false;
         }
         self.close_span(at);
+        if self.chats[at].has_no_answer() {
+            // Its backend may not have received the message with the context.
+            self.chats[at].told = false;
+        }
         let had_failed = turns > 0 && self.chats[at].state.turns[turns - 1].state == TurnState::Error;
         // The list with a worker may not be stored yet.
         let is_changed = self.chats[at].is_worker() || self.chats[at].has_failed() != had_failed;
@@ -507,6 +512,7 @@ impl Actor {
         }
         if self.chats[at].backend.as_ref().is_some_and(super::backend::Backend::is_dead) {
             self.chats[at].backend = None;
+            self.chats[at].ended = None;
             self.end_background_work(at);
         }
     }

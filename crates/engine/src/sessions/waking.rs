@@ -99,7 +99,7 @@ async fn woken(
     let position = |is: fn(&KeptChat) -> bool| stored.iter().position(|(kept, _)| is(kept));
     let default = position(|kept| kept.default).or_else(|| position(|kept| kept.worker_of.is_none()));
     let numbers: HashMap<String, u64> = stored.iter().map(|(kept, _)| kept.uri.clone()).zip(0..).collect();
-    let (mut chats, mut has_changed) = (Vec::new(), false);
+    let (mut chats, mut has_changed, mut broken) = (Vec::new(), false, Vec::new());
     for (kept, turns) in stored {
         let number = chats.len() as u64;
         let audience = sessions.core.fanout.audience(&kept.uri);
@@ -111,6 +111,9 @@ async fn woken(
             chat.state.interactivity = Some(ChatInteractivity::ReadOnly);
         }
         let queued = chat.state.queued_messages.as_ref().map_or(0, Vec::len);
+        if chat.was_broken(&kept) {
+            broken.push((chats.len(), kept.broken));
+        }
         has_changed |=
             chat.has_failed() != kept.failed || kept.starting.is_some() || kept.queued.len() != queued;
         if let Some(lender) = &kept.lender {
@@ -141,6 +144,16 @@ async fn woken(
         actor.active_clients = identities;
         actor.remove_disconnected();
         actor.sync_client_plugins();
+    }
+    if !broken.is_empty() {
+        actor.state.activity = None;
+    }
+    for (at, is_charged) in broken {
+        if !is_charged {
+            let charged = actor.charge_turn(at);
+            actor.write_unwaited(charged);
+        }
+        actor.deferred.add(DeferredPart::Chats);
     }
     if has_changed {
         // The host was killed in a turn, or the messages of runs waited, which start anew.

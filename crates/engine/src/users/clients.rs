@@ -35,7 +35,7 @@ impl ClientIdentity {
 
     /// Returns whether the client has an open connection.
     pub(crate) fn is_connected(&self, clients: &Clients) -> bool {
-        clients.open().iter().any(|connection| self.is_of(&**connection))
+        clients.identities().contains(self)
     }
 }
 
@@ -92,6 +92,13 @@ impl Clients {
     /// Removes a closed connection.
     pub(crate) fn remove(&self, id: ConnectionId) {
         self.open.write().remove(&id);
+    }
+
+    /// Returns the clients that have an open connection.
+    pub(crate) fn identities(&self) -> Vec<ClientIdentity> {
+        let identity =
+            |open: Arc<dyn Client>| Some(ClientIdentity { id: open.client_id()?, owner: open.owner() });
+        self.open().into_iter().filter_map(identity).collect()
     }
 
     /// Returns every open connection.

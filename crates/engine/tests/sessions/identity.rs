@@ -11,27 +11,27 @@ use ostler_protocol::uri;
 use ostler_testkit::cases::at_once;
 use ostler_testkit::{MemoryHost, RawClient, Stage, action};
 
-const SESSION: &str = "stage:/1";
+pub(super) const SESSION: &str = "stage:/1";
 const OTHER: &str = "ahp-chat:/other";
 
 /// What happens between the conversation and the look at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Disturbance {
+pub(super) enum Disturbance {
     Sleeps,
     Stops,
     Killed,
 }
 
-const ALL: [Disturbance; 3] = [Disturbance::Sleeps, Disturbance::Stops, Disturbance::Killed];
+pub(super) const ALL: [Disturbance; 3] = [Disturbance::Sleeps, Disturbance::Stops, Disturbance::Killed];
 
 /// A host with a session, in which a client says what a test wants.
-struct World {
-    stage: Stage,
-    store: SessionStore,
-    host: MemoryHost,
-    client: RawClient,
-    chat: String,
-    seq: i64,
+pub(super) struct World {
+    pub(super) stage: Stage,
+    pub(super) store: SessionStore,
+    pub(super) host: MemoryHost,
+    pub(super) client: RawClient,
+    pub(super) chat: String,
+    pub(super) seq: i64,
 }
 
 async fn host(stage: &Stage, store: &SessionStore) -> MemoryHost {
@@ -54,7 +54,7 @@ impl World {
         Self::with(Stage::default().with_plain_chats()).await
     }
 
-    async fn with(stage: Stage) -> Self {
+    pub(super) async fn with(stage: Stage) -> Self {
         let own = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
         let store = at_once(Arc::new(own).into_point());
         let host = host(&stage, &store).await;
@@ -66,7 +66,7 @@ impl World {
         world
     }
 
-    async fn watch(&mut self) {
+    pub(super) async fn watch(&mut self) {
         for channel in [SESSION.to_owned(), self.chat.clone()] {
             self.client.request("subscribe", json!({ "channel": channel })).await.unwrap();
         }
@@ -159,7 +159,7 @@ impl World {
         self.emit(json!({ "type": "chat/activityChanged" })).await;
     }
 
-    async fn disturb(&mut self, how: Disturbance) {
+    pub(super) async fn disturb(&mut self, how: Disturbance) {
         let sessions = &self.host.host.sessions;
         match how {
             Disturbance::Sleeps => {
@@ -182,13 +182,13 @@ impl World {
     }
 
     /// The session's row in listings.
-    async fn row(&mut self) -> Value {
+    pub(super) async fn row(&mut self) -> Value {
         let listed = self.client.request("listSessions", json!({})).await.unwrap();
         without(listed["items"][0].clone(), &["modifiedAt"])
     }
 
     /// What clients read of the session and of each of its chats.
-    async fn seen(&mut self) -> Value {
+    pub(super) async fn seen(&mut self) -> Value {
         let mut read = async |channel: &str| {
             let subscribed = self.client.request("subscribe", json!({ "channel": channel })).await.unwrap();
             subscribed["snapshot"]["state"].clone()
@@ -203,14 +203,16 @@ impl World {
 }
 
 /// What may differ: who is there, and the time of the host's own last change. The list of chats, whose updates cannot remove
-/// a field, can have an activity that ended as an empty one.
+/// a field, can have an activity that ended as an empty one. A list that became empty and none are the same to clients.
 const MAY_DIFFER: &[&str] = &["activeClients", "modifiedAt"];
 
 fn without(mut value: Value, keys: &[&str]) -> Value {
     match &mut value {
         Value::Object(fields) => {
             fields.retain(|key, value| {
-                !keys.contains(&key.as_str()) && (key != "activity" || *value != json!(""))
+                !keys.contains(&key.as_str())
+                    && (key != "activity" || *value != json!(""))
+                    && *value != json!([])
             });
             fields.values_mut().for_each(|field| *field = without(field.take(), keys));
         }

@@ -26,6 +26,7 @@ mod own_settings;
 mod plugin_channels;
 mod plugins;
 mod queue;
+mod random;
 mod read_memory;
 mod renaming;
 mod session_settings;

@@ -134,6 +134,10 @@ pub struct Conversation {
     waiting: Option<Waiting>,
     /// The latest message.
     latest: Message,
+    /// The model that it named.
+    latest_model: Option<ModelSelection>,
+    /// How often the latest turn was continued after it had failed.
+    rounds: usize,
     questions: Questions,
     forms: Forms,
     withdrawals: FuturesUnordered<BoxFuture<'static, String>>,
@@ -205,6 +209,12 @@ fn latest_of(seed: &[ostler_contract::wire::state::Turn]) -> Message {
         attachments: message.attachments.unwrap_or_default(),
         context: None,
     })
+}
+
+/// Returns how often the latest turn that the host knows of was continued: each of its failures but the last.
+fn rounds_of(seed: &[ostler_contract::wire::state::Turn]) -> usize {
+    let parts = seed.last().into_iter().flat_map(|turn| &turn.response_parts);
+    parts.filter(|part| matches!(part, ResponsePart::Error(_))).count().saturating_sub(1)
 }
 
 /// The agent's session from which a new one is forked.
@@ -353,6 +363,8 @@ impl Conversation {
             turn: None,
             waiting: None,
             latest: latest_of(start.seed.as_deref().unwrap_or_default()),
+            latest_model: start.seed.iter().flatten().last().and_then(|turn| turn.message.model.clone()),
+            rounds: rounds_of(start.seed.as_deref().unwrap_or_default()),
             questions: Questions::default(),
             children: HashMap::new(),
             client_calls: Vec::new(),

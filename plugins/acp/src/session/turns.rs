@@ -37,6 +37,8 @@ impl Conversation {
         begun: oneshot::Sender<()>,
     ) {
         self.latest = message.clone();
+        self.latest_model.clone_from(&model);
+        self.rounds = 0;
         self.first.get_or_insert_with(|| message.text.clone());
         self.latest_turn = Some(turn.clone());
         self.turn_output = 0;
@@ -48,13 +50,18 @@ impl Conversation {
 
     /// Runs the latest turn again.
     pub(super) async fn resume(&mut self, turn: String, begun: oneshot::Sender<bool>) {
-        let possible = self.turn.is_none() && !self.latest.text.is_empty();
+        let possible =
+            self.turn.is_none() && !(self.latest.text.is_empty() && self.latest.attachments.is_empty());
         let _ = begun.send(possible);
         if possible {
             self.turn_output = 0;
             self.starts = 0;
-            self.turn = Some(Turn::new(turn, self.emit.clone()));
-            self.waiting = Some(Waiting { message: self.latest.clone(), model: None, begun: None });
+            self.rounds += 1;
+            self.turn = Some(Turn::resumed(turn, self.emit.clone(), self.rounds));
+            // Its message follows once more.
+            self.transcript.forget_last();
+            let (message, model) = (self.latest.clone(), self.latest_model.clone());
+            self.waiting = Some(Waiting { message, model, begun: None });
             self.advance().await;
         }
     }
