@@ -54,6 +54,17 @@ const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "conversations",
+        what: "random conversations with a session that sleeps, stops and is killed: 400 of 100 steps",
+        subset: "the first 24",
+        run: |session| {
+            session.tests(
+                &["test", "--package", "ostler-engine", "--test", "sessions", "--locked", "random::"],
+                &[("OSTLER_CONVERSATIONS", "400")],
+            )
+        },
+    },
+    Check {
         name: "simulation",
         what: "the simulation of a cluster of three hosts: 2,000 random schedules of faults, with new seeds in each run",
         subset: "the first 4 seeds, and one of them twice",

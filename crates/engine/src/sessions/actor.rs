@@ -31,6 +31,7 @@ use super::queue::{BATCH, Inbox, Mailbox, Posted};
 use super::shared::SharedState;
 use super::size::Extent;
 use super::storing::Storing;
+use super::summary::flags_in;
 use super::text_length::text_in;
 use super::ticks::wait_until;
 use super::{Place, SessionEntry};
@@ -74,6 +75,8 @@ pub(super) struct Actor {
     pub busy_at: Instant,
     /// The summary of changes that a listing shows.
     pub changes: Option<ChangesSummary>,
+    /// Whether the session's changesets are those that its backend reported.
+    pub reports_changesets: bool,
     /// The session's annotations.
     pub annotations: Annotations,
     /// The plugins that clients contribute to the session.
@@ -155,6 +158,7 @@ impl Actor {
             dirty: false,
             busy_at: Instant::now(),
             changes: None,
+            reports_changesets: false,
             annotations: Annotations::Unread,
             client_plugins: ClientPlugins::default(),
             facts,
@@ -499,7 +503,7 @@ impl Actor {
 
     /// Reduces an action of a chat and queues it for the chat's subscribers. Returns whether it changed the state.
     pub(super) fn apply_chat(&mut self, at: usize, action: StateAction, origin: Option<Origin>) -> bool {
-        let removed = self.chats[at].removed_by(&action);
+        let (removed, marks) = (self.chats[at].removed_by(&action), self.chats[at].flags());
         match self.chats[at].reduce(&action) {
             ReduceOutcome::Applied => {}
             ReduceOutcome::NoOp | ReduceOutcome::OutOfScope => return false,
@@ -512,6 +516,10 @@ impl Actor {
             self.dirty = true;
         }
         self.note_report(at, &action);
+        if self.chats[at].flags() != marks {
+            // A question makes a chat unread as well.
+            self.deferred.add(DeferredPart::Chats);
+        }
         let channel = self.chats[at].channel();
         let extent = self.queue(channel, &action, origin);
         self.chats[at].size.lessen(removed);
@@ -522,8 +530,12 @@ impl Actor {
     /// Reduces an action of the session and queues it for the session's subscribers. Returns whether it changed the
     /// state.
     pub(super) fn apply_session(&mut self, action: StateAction, origin: Option<Origin>) -> bool {
+        let marks = flags_in(self.state.status);
         if apply_action_to_session(&mut self.state, &action) != ReduceOutcome::Applied {
             return false;
+        }
+        if flags_in(self.state.status) != marks {
+            self.deferred.add(DeferredPart::Flags);
         }
         if !matches!(action, StateAction::SessionChatUpdated(_)) {
             self.dirty = true;

@@ -276,8 +276,7 @@ impl Actor {
             || self.entry.lacks_reports.load(Ordering::Acquire)
             || self.chats.iter().any(|chat| {
                 let chat_state = &chat.state;
-                let woken = chat.stored_activity.as_ref().filter(|_| !chat.has_failed() || chat.is_worker());
-                chat_state.activity.as_ref() != woken
+                chat_state.activity != chat.stored_activity
                     || chat_state.changes.is_some()
                     || has_some(chat_state.background_work.as_deref())
                     || chat_state.meta.is_some()

@@ -16,6 +16,7 @@ use super::Place;
 use super::actor::Actor;
 use super::backend::Tell;
 use super::chat::{Chat, Streamed};
+use super::deferred::DeferredPart;
 use super::mailbox::{ToSession, WorkerOpened};
 use super::turns::{request_of, worker_uri};
 use crate::core::refusals::already_exists;
@@ -141,6 +142,11 @@ impl Actor {
                 let _ = self.change_config(changed, false, None).await;
             }
             StateAction::SessionMetaChanged(changed) => self.change_meta(changed),
+            StateAction::SessionChangesetsChanged(_) => {
+                self.reports_changesets = true;
+                self.deferred.add(DeferredPart::Reported);
+                self.apply_session(action, None);
+            }
             StateAction::SessionCustomizationsChanged(mut changed) => {
                 self.list_client_plugins(&mut changed.customizations);
                 self.toggle_listed(at, &mut changed.customizations);

@@ -9,8 +9,8 @@ use ostler_contract::points::{KeptChat, KeptTurn, Lender, SessionFlags, Starting
 use ostler_protocol::actions::{self, Class};
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{
-    ChatInteractivity, ChatState, ChatSummary, PendingMessage, SessionStatus, ToolResultSubagentContent,
-    Turn, TurnState, UsageInfo,
+    ChatInteractivity, ChatState, ChatSummary, PendingMessage, ResponsePart, SessionStatus,
+    ToolResultSubagentContent, Turn, TurnState, UsageInfo,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -18,9 +18,10 @@ use tracing::Span;
 
 use super::backend::Backend;
 use super::size::Size;
+use super::store_writes::HOST_STOPPED;
 use super::stored_end::StoredEnd;
 use super::storing::Before;
-use super::summary::{flags_in, marks};
+use super::summary::{ACTIVITY, flags_in, marks};
 use super::text_length::text_in;
 use crate::core::clock::iso;
 use crate::core::fanout::Audience;
@@ -293,22 +294,20 @@ impl Chat {
         self.told = kept.told && !turns.iter().all(|turn| turn.state == TurnState::Error);
         self.rewind = kept.rewind;
         self.lender = kept.lender.clone().map(Box::new);
-        if let Some(last) = turns.last() {
-            if let Some(ended) = end_of(last) {
-                // The time must not be later than the session's: an earlier version stored the clients' start times of
-                // turns.
-                let listed: Option<jiff::Timestamp> = self.changed.1.parse().ok();
-                if listed.is_none_or(|listed| ended <= listed) {
-                    self.state.modified_at = iso(ended);
-                    self.changed.0.clone_from(&self.state.modified_at);
-                }
-            }
-            if last.state == TurnState::Error {
-                self.state.status = SessionStatus::Error.bits();
+        if let Some(ended) = turns.last().and_then(end_of) {
+            // The time must not be later than the session's: an earlier version stored the clients' start times of turns.
+            let listed: Option<jiff::Timestamp> = self.changed.1.parse().ok();
+            if listed.is_none_or(|listed| ended <= listed) {
+                self.state.modified_at = iso(ended);
+                self.changed.0.clone_from(&self.state.modified_at);
             }
         }
-        self.state.status |= marks(kept.flags);
         self.state.turns = turns;
+        let failed = self.state.turns.last().is_some_and(|turn| turn.state == TurnState::Error);
+        if failed && (kept.failed || self.was_broken(kept)) {
+            self.state.status = SessionStatus::Error.bits();
+        }
+        self.state.status |= marks(kept.flags);
         self.stored_activity.clone_from(&kept.activity);
         // Nobody does what was going on when the end of the host broke a turn.
         self.state.activity = kept.activity.clone().filter(|_| !self.was_broken(kept));
@@ -367,9 +366,11 @@ impl Chat {
         self.recorded.retain(|named, _| turns.iter().any(|turn| turn.id == *named));
     }
 
-    /// Whether the end of the host broke the latest turn, which the stored list of chats does not know.
+    /// Whether the end of the host broke the latest turn: the stored list of chats does not know that it failed, or says so.
     pub fn was_broken(&self, kept: &KeptChat) -> bool {
-        self.has_failed() && (!kept.failed || kept.broken)
+        let last = self.state.turns.last().filter(|turn| turn.state == TurnState::Error);
+        let error = last.and_then(|turn| turn.response_parts.iter().rev().find_map(error_of));
+        error.is_some_and(|error| error == HOST_STOPPED) && (!kept.failed || kept.broken)
     }
 
     /// Whether every turn of the chat failed.
@@ -468,7 +469,7 @@ impl Chat {
     }
 
     /// Returns the chat's own flags.
-    fn flags(&self) -> SessionFlags {
+    pub fn flags(&self) -> SessionFlags {
         flags_in(self.state.status)
     }
 
@@ -482,9 +483,9 @@ impl Chat {
         }
     }
 
-    /// Whether the latest turn failed.
+    /// Whether the chat shows that its latest turn failed, which it does until another one or a truncation.
     pub fn has_failed(&self) -> bool {
-        self.state.turns.last().is_some_and(|turn| turn.state == TurnState::Error)
+        self.state.status & ACTIVITY == SessionStatus::Error.bits()
     }
 
     /// Returns the chat in its stored form; `lead` is the chat whose backend runs a worker.
@@ -518,6 +519,14 @@ impl Chat {
             lender: self.lender.as_deref().cloned(),
             modified_at: None,
         }
+    }
+}
+
+/// Returns the type of the error that a part holds.
+fn error_of(part: &ResponsePart) -> Option<&str> {
+    match part {
+        ResponsePart::Error(part) => Some(&part.error.error_type),
+        _ => None,
     }
 }
 

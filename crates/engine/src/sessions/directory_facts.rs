@@ -337,6 +337,7 @@ impl Actor {
                 if let Read::Known(changesets) = changesets
                     && self.state.changesets.as_ref() != Some(&changesets)
                 {
+                    self.reports_changesets = false;
                     let action = SessionChangesetsChangedAction { changesets: Some(changesets) };
                     self.apply_session(StateAction::SessionChangesetsChanged(action), None);
                 }

@@ -29,6 +29,8 @@ pub(super) struct Reported {
     customizations: Vec<Customization>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     server_tools: Vec<ToolDefinition>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    changesets: Vec<Changeset>,
     /// By the URI of the chat.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     chats: BTreeMap<String, ReportedChat>,
@@ -52,6 +54,9 @@ fn is_reported(action: &StateAction) -> bool {
             | StateAction::SessionCustomizationRemoved(_)
             | StateAction::SessionCustomizationToggled(_)
             | StateAction::SessionMcpServerStateChanged(_)
+            | StateAction::SessionMcpServerStartRequested(_)
+            | StateAction::SessionMcpServerStopRequested(_)
+            | StateAction::SessionMcpServerBackgroundRequested(_)
             | StateAction::SessionServerToolsChanged(_)
             | StateAction::ChatChangesetsChanged(_)
             | StateAction::ChatCanvasesChanged(_)
@@ -127,6 +132,7 @@ impl Actor {
         Reported {
             customizations: listed.filter(|listed| !self.client_plugins.lists(listed)).cloned().collect(),
             server_tools: self.state.server_tools.clone().unwrap_or_default(),
+            changesets: self.state.changesets.clone().filter(|_| self.reports_changesets).unwrap_or_default(),
             chats: self.chats.iter().filter_map(chat).collect(),
         }
     }
@@ -198,6 +204,7 @@ impl Reported {
             }
         }
         state.server_tools = some(std::mem::take(&mut self.server_tools));
+        state.changesets = some(std::mem::take(&mut self.changesets));
         state.customizations = self.customizations();
     }
 }

@@ -19,6 +19,9 @@ use crate::core::long_work::{long_work, prompt_work};
 pub(super) const AGAIN: [Duration; 3] =
     [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(2)];
 
+/// The type of the error of a turn that the end of the host broke.
+pub(super) const HOST_STOPPED: &str = "hostStopped";
+
 /// Waits for a write. Returns whether it succeeded.
 pub(super) async fn kept(
     log: &Log,
@@ -318,7 +321,7 @@ impl Chat {
             duration,
             part: ErrorResponsePart {
                 error: ErrorInfo {
-                    error_type: "hostStopped".to_owned(),
+                    error_type: HOST_STOPPED.to_owned(),
                     message: "the host stopped while this turn was running".to_owned(),
                     stack: None,
                     meta: None,

@@ -17,7 +17,7 @@ use super::actor::Actor;
 use super::annotations;
 
 /// The bits of a status that hold activity rather than flags.
-const ACTIVITY: u32 = 0b1_1111;
+pub(super) const ACTIVITY: u32 = 0b1_1111;
 
 /// Returns the bits of a status for flags.
 pub(super) fn marks(flags: SessionFlags) -> u32 {

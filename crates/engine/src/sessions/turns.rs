@@ -476,7 +476,7 @@ impl Actor {
         }
         let had_failed = turns > 0 && self.chats[at].state.turns[turns - 1].state == TurnState::Error;
         // The list with a worker may not be stored yet.
-        let is_changed = self.chats[at].is_worker() || self.chats[at].has_failed() != had_failed;
+        let is_changed = self.chats[at].is_worker() || self.chats[at].has_failed() || had_failed;
         let chats = is_changed.then(|| self.keep_chats());
         let writes =
             futures::future::join3(self.charge_turn(at), self.keep_last_turn(at), OptionFuture::from(chats));

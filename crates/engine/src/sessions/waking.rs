@@ -161,6 +161,7 @@ async fn woken(
         // Those who list the session have what was stored.
         actor.dirty = true;
     }
+    actor.reports_changesets = actor.state.changesets.is_some();
     actor.announced = !actor.sessions.is_draft(&actor.entry);
     actor.changes.clone_from(&actor.entry.view().summary.changes);
     actor.sessions.look_around(&actor.entry, false);

@@ -203,7 +203,8 @@ impl World {
 }
 
 /// What may differ: who is there, and the time of the host's own last change. The list of chats, whose updates cannot remove
-/// a field, can have an activity that ended as an empty one. A list that became empty and none are the same to clients.
+/// a field, can have an activity that ended as an empty one. A list that became empty and none are the same to clients, and
+/// so is `movable`, whose absence means `false`.
 const MAY_DIFFER: &[&str] = &["activeClients", "modifiedAt"];
 
 fn without(mut value: Value, keys: &[&str]) -> Value {
@@ -212,6 +213,7 @@ fn without(mut value: Value, keys: &[&str]) -> Value {
             fields.retain(|key, value| {
                 !keys.contains(&key.as_str())
                     && (key != "activity" || *value != json!(""))
+                    && (key != "movable" || *value != json!(false))
                     && *value != json!([])
             });
             fields.values_mut().for_each(|field| *field = without(field.take(), keys));
