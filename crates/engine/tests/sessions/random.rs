@@ -264,9 +264,10 @@ impl Talk {
                 turn?;
                 let mut start =
                     json!({ "toolCallId": self.id("call"), "toolName": "dig", "displayName": words });
-                if flip {
-                    start["contributor"] = json!({ "kind": "client", "clientId": "c" });
-                }
+                start["contributor"] = match flip {
+                    true => json!({ "kind": "client", "clientId": "c" }),
+                    false => json!({ "kind": "mcp", "customizationId": "server" }),
+                };
                 emits(false, with(in_turn, start))
             }
             "chat/toolCallDelta" => {
