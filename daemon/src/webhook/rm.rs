@@ -1,9 +1,9 @@
-//! `ostler webhook rm`: removes an endpoint with its secret and its log.
+//! `ostler webhook rm`: removes an endpoint with its secret, its log and what recognizes its callers.
 
 use clap::Args;
 use ostler_contract::{Value, json, limit};
 use ostler_plugin_webhook::recorded_calls::listed_bodies;
-use ostler_plugin_webhook::{BODIES, BODY_INDEX, DELIVERIES, ENDPOINTS};
+use ostler_plugin_webhook::{BODIES, BODY_INDEX, DELIVERIES, ENDPOINTS, REPEATS, THREADS};
 
 use super::log::{list_and_rows, remove_list_and_rows};
 use super::{Endpoints, VerbOutput, machine};
@@ -28,7 +28,9 @@ pub(super) async fn rm(endpoints: &Endpoints, flags: &RmFlags) -> Result<VerbOut
     let secret = record.get("secret").and_then(Value::as_str).map(str::to_owned);
     let collection = endpoints.collection(ENDPOINTS).await?;
     collection.remove.within(limit::STORE, (id.clone(),)).await.map_err(machine)?;
-    remove_list_and_rows(&endpoints.collection(DELIVERIES).await?, id).await?;
+    for collection in [DELIVERIES, REPEATS, THREADS] {
+        remove_list_and_rows(&endpoints.collection(collection).await?, id).await?;
+    }
     forget_bodies(endpoints, id).await?;
     let mut lines = vec![format!("Removed {id}; calls to it return 404.")];
     let mut removed = false;

@@ -227,12 +227,24 @@ fn an_endpoint_is_removed_with_its_secret_and_its_log() {
     let inn = Inn::new(Folder::with_webhook("x"));
     inn.ok(&["webhook", "add", "twin", "--automation", "--secret", "host:in"]);
     inn.ok(&["webhook", "test", "in", "--follow"]);
+    // What recognizes repeated deliveries and threads of each.
+    let of_callers = ["webhook-repeats", "webhook-threads"];
+    for folder in of_callers {
+        for endpoint in ["in", "twin"] {
+            inn.folder
+                .write(&format!("{folder}/of-{endpoint}.md"), &format!("---\nendpoint: {endpoint}\n---\n"));
+        }
+    }
     inn.refused(&["webhook", "rm", "in"], 2, "Confirm with --yes");
     inn.refused(&["webhook", "rm", "nobody"], 2, "unknown endpoint nobody;");
     let kept = inn.ok(&["webhook", "rm", "in", "--yes"]);
     assert!(kept.contains("Kept host:in in the vault: another endpoint uses it."), "{kept}");
     assert!(kept.contains("automation note (Note) still has a trigger for it"), "{kept}");
     assert_eq!(inn.folder.read("webhooks/in.md"), "");
+    for folder in of_callers {
+        assert_eq!(inn.folder.read(&format!("{folder}/of-in.md")), "", "{folder}");
+        assert_ne!(inn.folder.read(&format!("{folder}/of-twin.md")), "", "{folder}");
+    }
     let removed = inn.json(&["webhook", "rm", "twin", "--yes"]);
     assert_eq!(removed["secretRemoved"], json!(true), "{removed}");
     assert!(!inn.folder.read("vault.json").contains("right"));

@@ -62,9 +62,11 @@ pub const ENDPOINTS: &str = "webhooks";
 /// The collection of recent calls, see [`recorded_calls`]: records with the endpoint's id, `deliveries` and `refused`, oldest
 /// first, or, where several hosts may write, a record of each call.
 pub const DELIVERIES: &str = "webhook-deliveries";
-/// The collections of other data: threads, first answers, and pending callbacks.
-const THREADS: &str = "webhook-threads";
-const REPEATS: &str = "webhook-repeats";
+/// The collections of the threads and the first answers of endpoints, each a record with the field `endpoint`.
+pub const THREADS: &str = "webhook-threads";
+/// See [`THREADS`].
+pub const REPEATS: &str = "webhook-repeats";
+/// The collection of pending callbacks.
 const CALLBACKS: &str = "webhook-callbacks";
 /// The collection of turns that the host did not confirm in time, with their messages, until it has them.
 const UNCONFIRMED: &str = "webhook-unconfirmed";
