@@ -480,3 +480,36 @@ async fn runs_outlive_the_host_and_a_thousand_are_kept() {
     store.create.unbounded(("a".into(), definition.unwrap(), None)).await.unwrap();
     assert!(!held(1100).await);
 }
+
+/// Removed rows leave pages that later ones use, also those of the index of words.
+#[tokio::test]
+async fn the_state_database_is_as_large_as_the_runs_that_are_retained() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("automations")).unwrap();
+    fs::write(folder.path().join("automations/a.md"), "---\ntitle: A\n---\n").unwrap();
+    let db = StateDb::open(folder.path()).unwrap();
+    let store = FileAutomations::open(folder.path(), db, Lines::default().report()).await.unwrap();
+    let store =
+        Arc::new(store.retaining(RunRetention { count: 100, ..RunRetention::default() })).into_point();
+    let pages = || -> u64 {
+        let db = rusqlite::Connection::open(folder.path().join("state.db")).unwrap();
+        db.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap()
+    };
+    let mut sizes = Vec::new();
+    for round in 0..4 {
+        let runs = (0..1000).map(|number| {
+            let run = ended_run(round * 1000 + number, "2026-01-01T00:00:00.000Z", 0);
+            let mut run = serde_json::to_value(run).unwrap();
+            // With words that no other run has.
+            let message = format!("{} w{round}x{number} v{}", "oats ".repeat(200), number * 7919);
+            run["lifecycle"]["error"]["message"] = message.into();
+            let run = serde_json::from_value(run).unwrap();
+            store.run.unbounded((run,))
+        });
+        for stored in runs.collect::<Vec<_>>() {
+            stored.await.unwrap();
+        }
+        sizes.push(pages());
+    }
+    assert!(sizes[3] <= sizes[0] + sizes[0] / 4, "in pages, after each thousand runs: {sizes:?}");
+}
