@@ -82,6 +82,13 @@ const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "growth",
+        what: "the tables of PostgreSQL while the rows of ten million calls are written and removed: their sizes are bounded, \
+               queries look at as much as before, and nobody waits",
+        subset: "40,000 calls",
+        run: growth,
+    },
+    Check {
         name: "terminals",
         what: "a terminal that prints 1 GiB to clients of which some do not read",
         subset: "24 MiB",
@@ -338,6 +345,22 @@ fn cluster(session: &Session) -> Result<String, String> {
     match success && passed > 0 {
         true => Ok(format!("{passed} tests; {times}")),
         false => Err(format!("{passed} tests passed, {failed} failed; seed {seed}; {times}")),
+    }
+}
+
+/// Writes the rows of many calls; the result has the sizes of the tables after the last ones.
+fn growth(session: &Session) -> Result<String, String> {
+    let mut command = Command::new(session.root.join(".ci/postgres"));
+    command
+        .args(["cargo", "test", "--package", "ostler-plugin-postgres", "--locked", "--test", "database"])
+        .args(["--", "--ignored", "--nocapture", "growth::"])
+        .env("OSTLER_GROWTH_CALLS", "10000000");
+    let (success, output) = session.output(&mut command)?;
+    let (passed, failed) = test_counts(&output);
+    let figures: Vec<&str> = output.lines().filter_map(|line| line.strip_prefix("growth: ")).collect();
+    match success && passed > 0 {
+        true => Ok(format!("{passed} tests; {}", figures.join("; "))),
+        false => Err(format!("{passed} tests passed, {failed} failed; see the output")),
     }
 }
 

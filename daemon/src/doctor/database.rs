@@ -101,6 +101,12 @@ fn state(status: &Status, is_running: bool) -> Check {
             format!("{place}: tables of version {version}, {lease}"),
             format!("the next start updates them to version {newest}"),
         ),
+        version if version > newest => Check::ok(
+            WHAT,
+            format!(
+                "{place}, version {version}, which this ostler uses and does not know (up to {newest}), {lease}"
+            ),
+        ),
         _ if is_running && hosts.is_empty() => Check::warning(
             WHAT,
             format!("{place}: the daemon runs and has no lease"),

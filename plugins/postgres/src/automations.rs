@@ -39,7 +39,9 @@ pub const REMOVE_UNCHANGED: &str = "WITH gone AS (
          DELETE FROM automations WHERE id = $1 AND definition = $2 RETURNING id
      ),
      runs AS (DELETE FROM automation_runs USING gone WHERE automation = gone.id),
-     progress AS (DELETE FROM automation_progress USING gone WHERE automation = gone.id)
+     progress AS (DELETE FROM automation_progress USING gone WHERE automation = gone.id),
+     wakes AS (DELETE FROM automation_wakes USING gone WHERE automation = gone.id),
+     owners AS (DELETE FROM automation_owners USING gone WHERE automation = gone.id)
      SELECT id FROM gone";
 const UPDATE: &str = "UPDATE automations SET definition = $2, modified_at = $3
      WHERE id = $1 AND definition = $4 RETURNING id";

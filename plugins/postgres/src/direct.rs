@@ -21,7 +21,7 @@ use tokio_postgres::{Client, Row};
 use crate::connect::{Connector, SCAN};
 use crate::database::{Param, borrowed, encode};
 use crate::failure::thrown;
-use crate::migrations::{self, SchemaState};
+use crate::migrations::{self, Tables};
 use crate::text::accepted;
 use crate::vault::Cipher;
 use crate::{automations, joining, options, records};
@@ -88,13 +88,13 @@ impl Direct {
     /// # Errors
     /// The schema is of a newer host or another build, or the database fails.
     pub async fn status(&self) -> Result<Status, Thrown> {
-        let found = migrations::inspect(&self.client, &self.schema).await?;
+        let found = migrations::inspect(&self.client, &self.schema, Tables::default()).await?;
         let row = self.one("SELECT current_setting('server_version')", &[]).await?;
         let mut status = Status {
             server: row.get(0),
             schema: self.schema.clone(),
             version: found.version(),
-            newest: SchemaState::NEWEST,
+            newest: Tables::default().known(),
             hosts: Vec::new(),
             secrets: 0,
             foreign_secrets: 0,
@@ -108,13 +108,13 @@ impl Direct {
         Ok(status)
     }
 
-    /// Returns an error unless the schema has the tables of this program.
+    /// Returns an error unless this program can use the tables of the schema.
     ///
     /// # Errors
-    /// The schema is missing, older or newer.
+    /// The schema is missing, older, or newer and not compatible.
     pub async fn check_schema(&self) -> Result<(), Thrown> {
-        let found = migrations::inspect(&self.client, &self.schema).await?;
-        match found.is_current() {
+        let found = migrations::inspect(&self.client, &self.schema, Tables::default()).await?;
+        match found.is_served() {
             true => Ok(()),
             false => Err(Thrown::new(format_args!(
                 "schema {} has no tables of this version of ostler; start the host once, which creates or updates them",

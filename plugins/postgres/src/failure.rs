@@ -27,6 +27,8 @@ const AGAIN: Duration = Duration::from_secs(10);
 const REMEDY: &str = "connect to PostgreSQL directly, or set pool_mode = session in PgBouncer";
 /// The name of errors with this remedy.
 const POOLED: &str = "PooledConnection";
+/// The name of errors about tables that were locked for too long.
+const LOCKED: &str = "LockedTable";
 
 /// Returns what to do about a failure to connect, if that is known.
 pub fn remedy(why: &Thrown) -> Option<&'static str> {
@@ -156,7 +158,16 @@ pub fn sentence(error: &Error) -> String {
 
 /// Returns a failure as an error for whoever runs the host: of a start, or of a command of its computer.
 pub fn thrown(error: &Error) -> Thrown {
-    Thrown::new(sentence(error))
+    let why = Thrown::new(sentence(error));
+    match error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) {
+        true => Thrown { name: LOCKED.to_owned(), ..why },
+        false => why,
+    }
+}
+
+/// Returns whether a table was locked for too long.
+pub fn is_locked(why: &Thrown) -> bool {
+    why.name == LOCKED
 }
 
 /// Failures of a running host. The log has what the database reports; callers of the host, who do not know its tables, have a

@@ -11,13 +11,15 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use crate::connect::{Connector, Purpose};
-use crate::failure::thrown;
+use crate::failure::{is_locked, thrown};
 use crate::lease::{LENGTH, Lease};
-use crate::migrations::{self, SchemaState};
+use crate::migrations::{self, SchemaState, Tables};
 use crate::pooler;
 
 /// How long a start waits for the lease of a host that ended without releasing it.
 const PATIENCE: Duration = Duration::from_secs(12);
+/// The pause before another try.
+const LOOK: Duration = Duration::from_millis(500);
 /// The limit for connecting for the first time.
 const FIRST: Duration = Duration::from_secs(10);
 /// How long the rows of lost hosts stay, so that the cluster can name them.
@@ -38,6 +40,8 @@ pub struct Candidate {
     pub vault_key: Vec<u8>,
     /// What identifies the token of its cluster.
     pub token_key: Option<Vec<u8>>,
+    /// The tables that it knows.
+    pub tables: Tables,
 }
 
 /// Returns a new name for a run of a host.
@@ -60,9 +64,15 @@ pub async fn acquire(
     let mut before: Option<Holder> = None;
     loop {
         let sent = Instant::now();
-        let holder = match take(&client, &connector.schema, host, incarnation).await? {
-            None => return Ok(Lease::new(host.id.clone(), host.is_member, incarnation, sent)),
-            Some(holder) => holder,
+        let holder = match take(&client, &connector.schema, host, incarnation).await {
+            Ok(None) => return Ok(Lease::new(host.id.clone(), host.is_member, incarnation, sent)),
+            Ok(Some(holder)) => holder,
+            Err(why) if is_locked(&why) && begun.elapsed() < PATIENCE => {
+                say(format!("the tables are in use and could not be updated, retrying: {why}"));
+                tokio::time::sleep(LOOK).await;
+                continue;
+            }
+            Err(why) => return Err(why),
         };
         let is_renewed = before.as_ref().is_some_and(|before| before.expires_at != holder.expires_at);
         if is_renewed || begun.elapsed() > PATIENCE {
@@ -76,7 +86,7 @@ pub async fn acquire(
         }
         let rest = Duration::from_millis(u64::try_from(holder.rest).unwrap_or_default() + 50);
         before = Some(holder);
-        tokio::time::sleep(rest.min(Duration::from_millis(500))).await;
+        tokio::time::sleep(rest.min(LOOK)).await;
     }
 }
 
@@ -92,6 +102,8 @@ pub struct Holder {
     has_other_vault: bool,
     /// Whether both are in clusters, with different tokens.
     has_other_token: bool,
+    /// Whether it cannot use the tables as the other host would update them.
+    is_outdated: bool,
 }
 
 impl Holder {
@@ -115,6 +127,9 @@ impl Holder {
             }
             (true, true) if self.has_other_token => {
                 "It has another token, so neither could reach the other: set cluster.tokenFile to the same token on both"
+            }
+            (true, true) if self.is_outdated && self.id != host.id => {
+                "It does not know the tables of this version: update it to the version before this one first, or stop it"
             }
             (true, true) => {
                 "It has the same name: stop it, or set the option cluster.id to another name here"
@@ -184,7 +199,7 @@ async fn take_within(
     incarnation: &str,
 ) -> Result<Option<Holder>, Thrown> {
     let failed = |why: tokio_postgres::Error| thrown(&why);
-    let found = migrations::lock(client, schema).await?;
+    let found = migrations::lock(client, schema, host.tables).await?;
     // Before any change, so that a host that may not start changes nothing.
     if found.has_tables()
         && let Some(holder) = holder(client, &found, host).await?
@@ -203,19 +218,13 @@ async fn take_within(
         }
     }
     .map_err(failed)?;
-    // Without other hosts there are no watchers yet, so earlier changes need not be reported.
-    client
-        .batch_execute(
-            "DELETE FROM writer WHERE NOT EXISTS (SELECT 1 FROM host WHERE host.incarnation = writer.incarnation);
-             DELETE FROM changes WHERE NOT EXISTS (SELECT 1 FROM host)",
-        )
-        .await
-        .map_err(failed)?;
+    let writers = "DELETE FROM writer WHERE NOT EXISTS (SELECT 1 FROM host WHERE host.incarnation = writer.incarnation)";
+    client.batch_execute(writers).await.map_err(failed)?;
     client
         .execute(
             &format!(
-                "INSERT INTO host (id, incarnation, expires_at, member, version, draining, vault_key, token_key)
-                 VALUES ($1, $2, clock_timestamp() + interval '{LENGTH}', $3, $4, $5, $6, $7)"
+                "INSERT INTO host (id, incarnation, expires_at, member, version, draining, vault_key, token_key, knows)
+                 VALUES ($1, $2, clock_timestamp() + interval '{LENGTH}', $3, $4, $5, $6, $7, $8)"
             ),
             &[
                 &host.id,
@@ -225,6 +234,7 @@ async fn take_within(
                 &host.is_draining,
                 &host.vault_key,
                 &host.token_key,
+                &migrations::integer(host.tables.known()),
             ],
         )
         .await
@@ -237,7 +247,7 @@ async fn take_within(
 }
 
 /// Returns a running host that prevents another one from starting: any host, unless both are in a cluster with the same secrets
-/// under different names.
+/// under different names, and it knows the tables that the other one needs.
 async fn holder(client: &Client, found: &SchemaState, host: &Candidate) -> Result<Option<Holder>, Thrown> {
     let member = if found.has_members() { "member" } else { "false" };
     // Hosts of versions that did not store what identifies their secrets are not compared.
@@ -246,14 +256,18 @@ async fn holder(client: &Client, found: &SchemaState, host: &Candidate) -> Resul
         false => format!("({parameter}::bytea IS NULL AND false)"),
     };
     let (vault, token) = (other("vault_key", "$3"), other("token_key", "$4"));
+    let outdated = format!("({} < $5)", found.known_by_host());
     let sql = format!(
         "SELECT id, url, expires_at::text, (extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint, {member},
-             {vault}, {token}
+             {vault}, {token}, {outdated}
          FROM host
-         WHERE expires_at > clock_timestamp() AND NOT ({member} AND $1 AND id <> $2 AND NOT {vault} AND NOT {token})
+         WHERE expires_at > clock_timestamp()
+             AND NOT ({member} AND $1 AND id <> $2 AND NOT {vault} AND NOT {token} AND NOT {outdated})
          ORDER BY expires_at DESC LIMIT 1"
     );
-    let given: [&(dyn ToSql + Sync); 4] = [&host.is_member, &host.id, &host.vault_key, &host.token_key];
+    let required = migrations::integer(found.required_when_applied());
+    let given: [&(dyn ToSql + Sync); 5] =
+        [&host.is_member, &host.id, &host.vault_key, &host.token_key, &required];
     let row = client.query_opt(&sql, &given).await.map_err(|why| thrown(&why))?;
     Ok(row.map(|row| Holder {
         id: row.get(0),
@@ -263,5 +277,6 @@ async fn holder(client: &Client, found: &SchemaState, host: &Candidate) -> Resul
         is_member: row.get(4),
         has_other_vault: row.get(5),
         has_other_token: row.get(6),
+        is_outdated: row.get(7),
     }))
 }

@@ -36,6 +36,8 @@ mod migrations;
 mod options;
 mod policies;
 mod pooler;
+#[doc(hidden)]
+pub mod pruning;
 mod records;
 mod renewal;
 mod runs;
@@ -64,6 +66,8 @@ use tokio::sync::{Notify, watch};
 pub use direct::{Direct, RunningHost, Status};
 pub use edits::{EditedItem, EditedKey, automation_value};
 pub use failure::remedy;
+#[doc(hidden)]
+pub use migrations::{Migration, Tables};
 pub use runs::Retention;
 pub use transfer::ExclusiveSchema;
 
@@ -92,10 +96,16 @@ const STORES: usize = 6;
 
 /// The plugin. Ended runs are retained by these rules.
 pub fn plugin(retention: Retention) -> Plugin {
+    plugin_of(retention, Tables::default())
+}
+
+/// The plugin of a later version, which has these tables, for tests of hosts of several versions on one schema.
+#[doc(hidden)]
+pub fn plugin_of(retention: Retention, tables: Tables) -> Plugin {
     Plugin::new(NAME, move |host, options| {
         Box::pin(async move {
             let environment = |name: &str| std::env::var(name).ok();
-            apply(&host, &options, retention, &environment).await
+            apply(&host, &options, retention, tables, &environment).await
         })
     })
     .title("PostgreSQL")
@@ -107,6 +117,7 @@ async fn apply(
     host: &PluginHost,
     options: &Options,
     retention: Retention,
+    tables: Tables,
     environment: &(dyn Fn(&str) -> Option<String> + Sync),
 ) -> Result<(), Thrown> {
     let settings = options::read(options, Path::new(&host.facts().config_dir), environment)?;
@@ -125,6 +136,7 @@ async fn apply(
         is_draining: false,
         vault_key: cipher.id().to_vec(),
         token_key: settings.cluster.as_ref().map(|cluster| cipher.identify(cluster.token.reveal())),
+        tables,
     };
     let lease = joining::acquire(&connector, &candidate, &joining::new_incarnation(), &say).await?;
     let (wake, stop, url) =

@@ -16,9 +16,6 @@ use crate::keep_lease::{HostRow, JOIN, Joined, RENEWAL};
 use crate::lease::{LENGTH, Lease};
 use crate::pooler;
 
-/// How often entries of `changes` are removed, in renewals.
-const PRUNE_EVERY: u64 = 30;
-
 /// Renews the lease, and wakes readers of changes.
 pub struct Renewal {
     /// Opens the connection.
@@ -34,13 +31,10 @@ pub struct Renewal {
     open: Option<Opened>,
     /// Whether the last connection was shared with others.
     was_shared: bool,
-    renewals: u64,
 }
 
 impl HostRow for Renewal {
     async fn renew(&mut self, url: Option<String>) -> (Instant, Result<Option<Vec<ClusterHost>>, String>) {
-        let renewals = self.renewals;
-        self.renewals += 1;
         if self.open.as_ref().is_none_or(|open| open.client.is_closed()) {
             self.open = match tokio::time::timeout(CONNECT, self.listen()).await {
                 Ok(Ok(open)) => {
@@ -53,7 +47,7 @@ impl HostRow for Renewal {
         }
         let sent = Instant::now();
         let Some(open) = &self.open else { return (sent, Err("not connected".to_owned())) };
-        let renewed = match tokio::time::timeout(RENEWAL, self.send(open, url, renewals)).await {
+        let renewed = match tokio::time::timeout(RENEWAL, self.send(open, url)).await {
             Ok(Ok(renewed)) => Ok(renewed),
             Ok(Err(why)) => {
                 if let Unopened::Failed(failure) = &why {
@@ -118,15 +112,10 @@ impl Renewal {
         wake: Arc<Notify>,
         is_draining: Arc<AtomicBool>,
     ) -> Self {
-        Self { connector, lease, host, wake, is_draining, open: None, was_shared: false, renewals: 0 }
+        Self { connector, lease, host, wake, is_draining, open: None, was_shared: false }
     }
 
-    async fn send(
-        &self,
-        open: &Opened,
-        url: Option<String>,
-        renewals: u64,
-    ) -> Result<Option<Vec<ClusterHost>>, Unopened> {
+    async fn send(&self, open: &Opened, url: Option<String>) -> Result<Option<Vec<ClusterHost>>, Unopened> {
         let Opened { client, name, .. } = open;
         // The row of a host of a cluster that has expired is not renewed, whatever the host's own clock says: another host may
         // have taken sessions over.
@@ -138,11 +127,6 @@ impl Renewal {
         let incarnation = self.lease.incarnation();
         let params: [(&(dyn ToSql + Sync), Type); 2] = [(&&*incarnation, Type::TEXT), (&url, Type::TEXT)];
         let renewed = client.query_typed(&sql, &params).await?;
-        if renewals % PRUNE_EVERY == PRUNE_EVERY - 1 {
-            // The rest is removed the next time.
-            let pruned = "DELETE FROM changes WHERE at < now() - interval '10 minutes'";
-            drop(client.execute(pruned, &[]).await);
-        }
         let Some(row) = renewed.first() else { return Ok(None) };
         let connection: Option<String> = row.get(0);
         if connection.as_ref() != Some(name) {

@@ -1,12 +1,11 @@
 //! Automation runs, and their retention.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jiff::{SignedDuration, Timestamp};
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{AutomationProgress, RunPage};
 use ostler_contract::protocol::names;
@@ -17,17 +16,15 @@ use ostler_contract::protocol::wire::state::{
 use ostler_contract::shared_runs::Decision;
 use ostler_contract::stores::{Report, Watchers};
 use ostler_contract::{RpcError, Thrown};
+use parking_lot::Mutex;
 use tokio_postgres::Row;
 
 use crate::database::{Database, Param, Write, decode, encode, number};
 use crate::find_runs::Facts;
+use crate::pruning;
 
 /// The maximum number of runs in a page.
 const PAGE: i64 = 20;
-/// How often excess ended runs are removed.
-const LOOK: Duration = Duration::from_secs(30);
-/// The maximum number of runs that one statement removes, because others wait for it.
-const STEP: i64 = 1000;
 
 const KEEP: &str = "WITH stored AS (
          INSERT INTO automation_runs (uri, automation, cause, ended, ended_at, bytes, run, state, work_owner, accepted_at)
@@ -70,23 +67,6 @@ const ADOPT: &str = "WITH wakes AS (
      INSERT INTO automation_runs (uri, automation, cause, ended, bytes, run)
      SELECT uri, automation, nullif(cause, uri), false, length(run), run FROM wakes ORDER BY number
      ON CONFLICT DO NOTHING";
-/// Decided wakes whose cause no host observes any more.
-const OLD_WAKES: &str = "DELETE FROM automation_wakes WHERE done AND at < now() - interval '2 hours'";
-const BY_COUNT: &str = "DELETE FROM automation_runs WHERE number IN (
-         SELECT number FROM (
-             SELECT number, row_number() OVER (PARTITION BY automation ORDER BY number DESC) AS place
-             FROM automation_runs WHERE ended
-         ) AS runs WHERE place > $1 ORDER BY number LIMIT $2
-     ) RETURNING uri";
-const BY_AGE: &str = "DELETE FROM automation_runs WHERE number IN (
-         SELECT number FROM automation_runs WHERE ended AND ended_at < $1 ORDER BY ended_at LIMIT $2
-     ) RETURNING uri";
-const BY_BYTES: &str = "DELETE FROM automation_runs WHERE number IN (
-         SELECT number FROM (
-             SELECT number, sum(bytes) OVER (ORDER BY number DESC) AS total FROM automation_runs WHERE ended
-         ) AS runs WHERE total > $1::bigint ORDER BY number LIMIT $2
-     ) RETURNING uri";
-
 /// Which ended runs of automations are retained. The oldest go first; runs that have not ended stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
@@ -107,12 +87,12 @@ impl Default for Retention {
 /// Runs in the database.
 pub struct Runs {
     database: Arc<Database>,
-    report: Report,
-    retention: Retention,
+    pub(crate) report: Report,
+    pub(crate) retention: Retention,
     /// Who is notified of runs that retention removed.
     pub(crate) removed: Watchers<Vec<String>>,
-    /// Whether a run has ended since runs were last removed.
-    is_due: AtomicBool,
+    /// The automations of which runs have ended since runs were last removed.
+    pub(crate) due: Arc<Mutex<HashSet<String>>>,
     /// Whether several hosts share the runs.
     is_shared: bool,
 }
@@ -129,9 +109,8 @@ impl Runs {
         is_shared: bool,
     ) -> Result<Arc<Self>, Thrown> {
         let removed = Watchers::new("removed runs".to_owned(), report.clone())?;
-        let runs =
-            Arc::new(Self { database, report, retention, removed, is_due: AtomicBool::new(true), is_shared });
-        tokio::spawn(keep_up(Arc::downgrade(&runs)));
+        let runs = Arc::new(Self { database, report, retention, removed, due: Arc::default(), is_shared });
+        tokio::spawn(pruning::keep_up(Arc::downgrade(&runs)));
         Ok(runs)
     }
 
@@ -152,12 +131,10 @@ impl Runs {
             Err(thrown) => return ready(Err(thrown)),
         };
         let ended_at = ended_at(run);
-        if ended_at.is_some() {
-            self.is_due.store(true, Ordering::Release);
-        }
         let automation = automation_id(&run.automation).unwrap_or(&run.automation).to_owned();
         let Facts { state, owner, accepted_at, words } = Facts::of(run);
         let words_size: usize = words.iter().flatten().map(String::len).sum();
+        let has_ended = ended_at.is_some();
         let size = run.resource.len() + automation.len() + text.len() + words_size;
         let mut params: Vec<Param> = vec![
             Box::new(run.resource.clone()),
@@ -172,8 +149,18 @@ impl Runs {
             Box::new(accepted_at),
             Box::new(words),
         ];
+        let id = automation_id(&run.automation).unwrap_or(&run.automation).to_owned();
+        let ended = has_ended.then(|| (self.due.clone(), id.clone()));
+        let note_ended = move || {
+            if let Some((due, automation)) = ended {
+                due.lock().insert(automation);
+            }
+        };
         if !self.is_shared {
-            return self.database.put(Write::new(KEEP, params, size));
+            return self.database.write(Write::new(KEEP, params, size), move |_| {
+                note_ended();
+                Ok(())
+            });
         }
         let (merged, dropped): (Vec<Decision>, Vec<Decision>) =
             decisions.into_iter().partition(|decision| decision.run.is_some());
@@ -182,12 +169,14 @@ impl Runs {
         let size = size + merged.iter().chain(&dropped).map(String::len).sum::<usize>();
         let owner = self.database.lease.incarnation().to_string();
         params.extend([Box::new(owner) as Param, Box::new(merged), Box::new(dropped)]);
-        let id = automation_id(&run.automation).unwrap_or(&run.automation).to_owned();
         let automation = run.automation.clone();
         let write = Write { runs_of: Some(id), ..Write::new(KEEP_OWNED, params, size) };
         self.database.write(write, move |rows| match rows.is_empty() {
             true => Err(Thrown::new(format_args!("PostgreSQL: another host has the runs of {automation}"))),
-            false => Ok(()),
+            false => {
+                note_ended();
+                Ok(())
+            }
         })
     }
 
@@ -290,30 +279,6 @@ impl Runs {
         let uri: String = row.get(1);
         decode(row.get(2), "run", &uri).map_err(|why| (self.report)(format!("{why}; skipped"))).ok()
     }
-
-    /// Removes some of the excess runs; returns their URIs.
-    async fn step(&self) -> Result<Vec<String>, Thrown> {
-        let remove = |sql, params: Vec<Param>| {
-            self.database.write(Write::new(sql, params, 0), |rows| {
-                Ok(rows.iter().map(|row| row.get(0)).collect::<Vec<String>>())
-            })
-        };
-        let mut removed =
-            remove(BY_COUNT, vec![Box::new(i64::from(self.retention.count)), Box::new(STEP)]).await?;
-        let oldest = self.retention.age.and_then(|age| {
-            let age = SignedDuration::try_from(age).ok()?;
-            Timestamp::now().checked_sub(age).ok()
-        });
-        if let Some(oldest) = oldest {
-            // In the host's format, so that texts compare like times.
-            let oldest = oldest.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
-            removed.extend(remove(BY_AGE, vec![Box::new(oldest), Box::new(STEP)]).await?);
-        }
-        if let Some(bytes) = self.retention.bytes {
-            removed.extend(remove(BY_BYTES, vec![Box::new(number(bytes)), Box::new(STEP)]).await?);
-        }
-        Ok(removed)
-    }
 }
 
 /// When a run ended, if it has.
@@ -336,33 +301,4 @@ pub fn cause(run: &AutomationRunState) -> Option<String> {
     };
     let marked = || Some(run.meta.as_ref()?.get(&names::meta_key("cause"))?.as_str()?.to_owned());
     scheduled_for.or_else(marked)
-}
-
-async fn keep_up(runs: Weak<Runs>) {
-    if let Some(runs) = runs.upgrade()
-        && let Err(why) = runs.index().await
-    {
-        (runs.report)(format!("runs of an earlier version could not be indexed: {why}"));
-    }
-    loop {
-        {
-            let Some(runs) = runs.upgrade().filter(|runs| !runs.database.lease.is_over()) else { return };
-            if runs.is_shared {
-                // The rest is removed the next time.
-                drop(runs.database.put(Write::new(OLD_WAKES, vec![], 0)).await);
-            }
-            if runs.is_due.swap(false, Ordering::AcqRel) || runs.retention.age.is_some() {
-                match runs.step().await {
-                    Ok(removed) if removed.is_empty() => {}
-                    Ok(removed) => {
-                        runs.removed.notify(&removed);
-                        runs.is_due.store(true, Ordering::Release);
-                        continue;
-                    }
-                    Err(why) => (runs.report)(format!("old runs could not be removed: {why}")),
-                }
-            }
-        }
-        tokio::time::sleep(LOOK).await;
-    }
 }

@@ -80,13 +80,17 @@ const WAKES: &str = concat!(
 const UNFINISHED: &str =
     "SELECT automation, uri, run FROM automation_runs WHERE automation = ANY ($1) AND NOT ended
      ORDER BY number";
-/// Runs that events started within the hour, with their age in milliseconds.
+/// Runs that events started within the hour, with their age in milliseconds. Earlier versions stored no time beside the run.
 const WOKEN: &str = "SELECT automation, age FROM (
          SELECT automation, number,
              (extract(epoch FROM clock_timestamp() - (run::json #>> '{lifecycle,createdAt}')::timestamptz) * 1000)::bigint
                  AS age
          FROM automation_runs
-         WHERE automation = ANY ($1) AND run::json #>> '{origin,kind}' = 'trigger'
+         WHERE automation = ANY ($1)
+             AND (accepted_at IS NULL OR accepted_at >= to_char(
+                 clock_timestamp() AT TIME ZONE 'UTC' - interval '1 hour', 'YYYY-MM-DD\"T\"HH24:MI:SS'
+             ))
+             AND run::json #>> '{origin,kind}' = 'trigger'
              AND run::json #>> '{origin,scheduledFor}' IS NULL
      ) AS runs WHERE age BETWEEN 0 AND 3600000 ORDER BY number";
 

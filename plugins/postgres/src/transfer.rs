@@ -16,7 +16,7 @@ use crate::database::{Param, borrowed, decode, encode, json, parse, pipelined};
 use crate::direct::Direct;
 use crate::failure::thrown;
 use crate::find_runs::Facts;
-use crate::migrations::{self, SchemaState};
+use crate::migrations::{self, SchemaState, Tables};
 use crate::text::{accepted, original, storable};
 use crate::{records, runs, sessions, usage};
 
@@ -41,6 +41,8 @@ impl ExclusiveSchema {
     pub async fn source(direct: Arc<Direct>) -> Result<Self, Thrown> {
         lock(&direct).await?;
         direct.check_schema().await?;
+        let found = migrations::inspect(&direct.client, &direct.schema, Tables::default()).await?;
+        refuse_newer(&direct, &found)?;
         wait_for_hosts(&direct).await?;
         Ok(Self { direct })
     }
@@ -51,7 +53,7 @@ impl ExclusiveSchema {
     /// It was written by a newer host, or a host runs on it.
     pub async fn target(direct: Arc<Direct>) -> Result<Self, Thrown> {
         lock(&direct).await?;
-        let found = migrations::inspect(&direct.client, &direct.schema).await?;
+        let found = migrations::inspect(&direct.client, &direct.schema, Tables::default()).await?;
         if found.has_tables() {
             wait_for_hosts(&direct).await?;
         }
@@ -64,7 +66,7 @@ impl ExclusiveSchema {
     /// As [`Self::target`]; the database user does not own the schema.
     pub async fn empty_target(direct: Arc<Direct>, stamp: &str) -> Result<(Self, Option<String>), Thrown> {
         lock(&direct).await?;
-        let found = migrations::inspect(&direct.client, &direct.schema).await?;
+        let found = migrations::inspect(&direct.client, &direct.schema, Tables::default()).await?;
         if !found.has_tables() {
             return Ok((Self::prepared(direct, &found).await?, None));
         }
@@ -75,16 +77,17 @@ impl ExclusiveSchema {
         // Both names are lowercase letters, digits and underscores.
         let sql = format!("ALTER SCHEMA \"{}\" RENAME TO \"{renamed}\"", direct.schema);
         direct.client.batch_execute(&sql).await.map_err(|why| thrown(&why))?;
-        let found = migrations::inspect(&direct.client, &direct.schema).await?;
+        let found = migrations::inspect(&direct.client, &direct.schema, Tables::default()).await?;
         Ok((Self::prepared(direct, &found).await?, Some(renamed)))
     }
 
     /// Creates and updates the tables of a locked schema.
     async fn prepared(direct: Arc<Direct>, found: &SchemaState) -> Result<Self, Thrown> {
+        refuse_newer(&direct, found)?;
         if !found.is_current() {
             let migrated = async {
                 direct.client.batch_execute("BEGIN").await.map_err(|why| thrown(&why))?;
-                let found = migrations::lock(&direct.client, &direct.schema).await?;
+                let found = migrations::lock(&direct.client, &direct.schema, Tables::default()).await?;
                 migrations::apply(&direct.client, &found).await?;
                 direct.client.batch_execute("COMMIT").await.map_err(|why| thrown(&why))
             };
@@ -174,6 +177,19 @@ impl Transfer for ExclusiveSchema {
             // So that the first queries of a host are planned for the copied rows.
             schema.direct.client.batch_execute("ANALYZE").await.map_err(|why| thrown(&why))
         })
+    }
+}
+
+/// Refuses a schema of a newer program, which this one can use, but of which it would not copy everything.
+fn refuse_newer(direct: &Direct, found: &SchemaState) -> Result<(), Thrown> {
+    match found.is_served() && !found.is_current() {
+        true => Err(Thrown::new(format_args!(
+            "schema {} has tables of version {}, and this ostler copies those of version {}; use the ostler that updated them",
+            direct.schema,
+            found.version(),
+            Tables::default().known()
+        ))),
+        false => Ok(()),
     }
 }
 

@@ -5,8 +5,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod growth;
 mod interruptions;
 mod poolers;
 mod suites;
 mod switch_over;
 mod texts;
+mod versions;

@@ -16,7 +16,7 @@ use ostler_contract::points::{AutomationStore, Policies, Port, RecordStore, Sess
 use ostler_contract::{
     Caller, HostCalls, HostFacts, JsonObject, NoHost, Options, PluginHost, Slug, Thrown, Value, json,
 };
-use ostler_plugin_postgres::{Retention, plugin};
+use ostler_plugin_postgres::{Retention, Tables, plugin_of};
 use server::Postgres;
 
 /// How long anything may take before a test gives up.
@@ -40,6 +40,17 @@ pub fn options(server: &Postgres, schema: &str) -> Value {
     })
 }
 
+/// The options for a host of a cluster on the schema `ostler` of a server.
+pub fn options_of_member(server: &Postgres, id: &str) -> Value {
+    let token = server.password_file().with_file_name("cluster.token");
+    if !token.exists() {
+        std::fs::write(&token, "a token of the cluster, with 32 bytes or more").unwrap();
+    }
+    let mut options = options(server, "ostler");
+    options["cluster"] = json!({ "url": format!("ws://{id}:1"), "tokenFile": token, "id": id });
+    options
+}
+
 /// Applies the plugin with these options.
 pub async fn applied(options: Value, retention: Retention) -> Result<Stores, Thrown> {
     applied_to(Arc::new(NoHost), options, retention).await
@@ -51,11 +62,21 @@ pub async fn applied_to(
     options: Value,
     retention: Retention,
 ) -> Result<Stores, Thrown> {
+    applied_of(Tables::default(), calls, options, retention).await
+}
+
+/// Applies the plugin of a version with these tables to a host.
+pub async fn applied_of(
+    tables: Tables,
+    calls: Arc<dyn HostCalls>,
+    options: Value,
+    retention: Retention,
+) -> Result<Stores, Thrown> {
     let facts = HostFacts { host_name: "inn".into(), config_dir: "/inn".into(), ..HostFacts::default() };
     let caller = Caller { plugin: Slug::parse("postgres").unwrap(), grants: Arc::new([]), vault: None };
     let host = PluginHost::new(Arc::new(facts), caller, calls);
     let options: JsonObject = options.as_object().unwrap().clone();
-    plugin(retention).module.apply(host.clone(), Options::from(options)).await?;
+    plugin_of(retention, tables).module.apply(host.clone(), Options::from(options)).await?;
     let own = host.seal();
     macro_rules! port {
         ($of:ty) => {

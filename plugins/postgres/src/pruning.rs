@@ -1,0 +1,203 @@
+//! The removal of what is not retained: in small statements, each a transaction of its own, on the connections that read. So neither
+//! a write nor the renewal of the lease waits for more than one of them.
+
+use std::collections::HashSet;
+use std::sync::Weak;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use ostler_contract::Thrown;
+use tokio::time::Instant;
+
+use crate::database::{Param, number};
+use crate::runs::Runs;
+
+/// How often rows are removed.
+const LOOK: Duration = Duration::from_secs(30);
+/// How often the runs of all automations are examined, and not only of those whose runs have ended at this host.
+const LOOK_AT_ALL: Duration = Duration::from_secs(300);
+/// The maximum number of rows that one statement removes.
+pub const STEP: i64 = 1000;
+/// The maximum number of runs that are counted by one statement, unless one automation has more.
+const COUNTED: u32 = 100_000;
+
+/// Removes the oldest changes, which every host that follows them has read, also if the clock was ahead when they were written; and
+/// those that another server has written, whose transactions are in the future of this one.
+pub const CHANGES: &str = "WITH gone AS (
+         DELETE FROM changes WHERE ctid = ANY (ARRAY(
+             SELECT ctid FROM (SELECT ctid, at FROM changes ORDER BY xid, seq LIMIT $1) AS oldest
+             WHERE at NOT BETWEEN now() - interval '10 minutes' AND now() + interval '10 minutes'
+             UNION ALL
+             (SELECT ctid FROM changes WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()) LIMIT $1)
+         )) RETURNING 1
+     )
+     SELECT count(*) FROM gone";
+/// Removes decided wakes whose cause no host observes any more.
+pub const WAKES: &str = "WITH gone AS (
+         DELETE FROM automation_wakes WHERE number = ANY (ARRAY(
+             SELECT number FROM automation_wakes WHERE done AND at < now() - interval '2 hours'
+             ORDER BY at LIMIT $1 FOR UPDATE SKIP LOCKED
+         )) RETURNING 1
+     )
+     SELECT count(*) FROM gone";
+/// Finds the automations that have runs, with one step in an index for each.
+const AUTOMATIONS: &str = "WITH RECURSIVE with_runs AS (
+         (SELECT automation FROM automation_runs ORDER BY automation LIMIT 1)
+         UNION ALL
+         SELECT (
+             SELECT runs.automation FROM automation_runs AS runs WHERE runs.automation > with_runs.automation
+             ORDER BY runs.automation LIMIT 1
+         )
+         FROM with_runs WHERE with_runs.automation IS NOT NULL
+     )
+     SELECT automation FROM with_runs WHERE automation IS NOT NULL";
+/// Finds the newest ended run that is not retained, of each automation that has one.
+pub const EXCESS: &str = "SELECT of.automation, newest.number
+     FROM unnest($1::text[]) AS of (automation)
+     CROSS JOIN LATERAL (
+         SELECT number FROM automation_runs AS runs WHERE runs.automation = of.automation AND ended
+         ORDER BY number DESC OFFSET $2 LIMIT 1
+     ) AS newest";
+const BY_COUNT: &str = "DELETE FROM automation_runs WHERE number = ANY (ARRAY(
+         SELECT oldest.number FROM unnest($1::text[], $2::bigint[]) AS of (automation, newest)
+         CROSS JOIN LATERAL (
+             SELECT number FROM automation_runs AS runs
+             WHERE runs.automation = of.automation AND ended AND number <= of.newest
+             ORDER BY number LIMIT $3
+         ) AS oldest
+         LIMIT $3
+     )) RETURNING uri";
+const BY_AGE: &str = "DELETE FROM automation_runs WHERE number = ANY (ARRAY(
+         SELECT number FROM automation_runs WHERE ended AND ended_at < $1 ORDER BY ended_at LIMIT $2
+     )) RETURNING uri";
+/// Finds the newest ended run that has no place.
+const WITHOUT_PLACE: &str = "SELECT number FROM (
+         SELECT number, sum(bytes) OVER (ORDER BY number DESC) AS total FROM automation_runs WHERE ended
+     ) AS runs WHERE total > $1::bigint ORDER BY number DESC LIMIT 1";
+const BY_BYTES: &str = "DELETE FROM automation_runs WHERE number = ANY (ARRAY(
+         SELECT number FROM automation_runs WHERE ended AND number <= $1 ORDER BY number LIMIT $2
+     )) RETURNING uri";
+
+/// Removes what is not retained, for as long as the host has its stores.
+pub async fn keep_up(runs: Weak<Runs>) {
+    if let Some(runs) = runs.upgrade()
+        && let Err(why) = runs.index().await
+    {
+        (runs.report)(format!("runs of an earlier version could not be indexed: {why}"));
+    }
+    let mut pruning = Pruning { examined_all: None, said: None };
+    loop {
+        {
+            let Some(runs) = runs.upgrade().filter(|runs| !runs.database().lease.is_over()) else { return };
+            pruning.look(&runs).await;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+struct Pruning {
+    /// When the runs of all automations were examined.
+    examined_all: Option<Instant>,
+    /// The failure that the log has.
+    said: Option<String>,
+}
+
+impl Pruning {
+    async fn look(&mut self, runs: &Runs) {
+        let began = Instant::now();
+        let of_all = self.examined_all.is_none_or(|at| at.elapsed() >= LOOK_AT_ALL);
+        let due = std::mem::take(&mut *runs.due.lock());
+        let outcomes = [
+            all_steps(runs, CHANGES).await,
+            all_steps(runs, WAKES).await,
+            runs_beyond_count(runs, &due, of_all).await,
+            runs_beyond_age(runs).await,
+            match of_all {
+                true => runs_beyond_bytes(runs).await,
+                false => Ok(()),
+            },
+        ];
+        match outcomes.into_iter().find_map(Result::err) {
+            None => {
+                self.said = None;
+                if of_all {
+                    self.examined_all = Some(began);
+                }
+            }
+            Some(why) => {
+                runs.due.lock().extend(due);
+                // Without a lease, the log has the reason already.
+                if runs.database().lease.check().is_ok() && self.said.as_ref() != Some(&why.message) {
+                    (runs.report)(format!("old rows could not be removed, retrying: {why}"));
+                    self.said = Some(why.message);
+                }
+            }
+        }
+    }
+}
+
+/// Repeats a statement until it removes nothing. If it removes less than it may, another host has removed the same rows at the same
+/// time; of two that do, one at least goes on.
+async fn all_steps(runs: &Runs, sql: &'static str) -> Result<(), Thrown> {
+    loop {
+        let rows = runs.database().rows(sql, vec![Box::new(STEP)]).await?;
+        if rows.first().is_none_or(|row| row.get::<_, i64>(0) == 0) {
+            return Ok(());
+        }
+    }
+}
+
+/// As [`all_steps`], for a statement that returns the URIs of the removed runs.
+async fn all_runs(runs: &Runs, sql: &'static str, params: impl Fn() -> Vec<Param>) -> Result<(), Thrown> {
+    loop {
+        let rows = runs.database().rows(sql, params()).await?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let removed: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        runs.removed.notify(&removed);
+    }
+}
+
+async fn runs_beyond_count(runs: &Runs, due: &HashSet<String>, of_all: bool) -> Result<(), Thrown> {
+    let automations: Vec<String> = match of_all {
+        true => {
+            let rows = runs.database().scan(AUTOMATIONS, vec![]).await?;
+            rows.iter().map(|row| row.get(0)).collect()
+        }
+        false => due.iter().cloned().collect(),
+    };
+    let count = runs.retention.count;
+    let together = (COUNTED / count.max(1)).clamp(1, 100);
+    for some in automations.chunks(together as usize) {
+        let params: Vec<Param> = vec![Box::new(some.to_vec()), Box::new(i64::from(count))];
+        let found = runs.database().scan(EXCESS, params).await?;
+        if found.is_empty() {
+            continue;
+        }
+        let (of, newest): (Vec<String>, Vec<i64>) =
+            found.iter().map(|row| (row.get::<_, String>(0), row.get::<_, i64>(1))).unzip();
+        let params =
+            || -> Vec<Param> { vec![Box::new(of.clone()), Box::new(newest.clone()), Box::new(STEP)] };
+        all_runs(runs, BY_COUNT, params).await?;
+    }
+    Ok(())
+}
+
+async fn runs_beyond_age(runs: &Runs) -> Result<(), Thrown> {
+    let oldest = runs.retention.age.and_then(|age| {
+        let age = SignedDuration::try_from(age).ok()?;
+        Timestamp::now().checked_sub(age).ok()
+    });
+    let Some(oldest) = oldest else { return Ok(()) };
+    // In the host's format, so that texts compare like times.
+    let oldest = oldest.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
+    all_runs(runs, BY_AGE, || vec![Box::new(oldest.clone()), Box::new(STEP)]).await
+}
+
+async fn runs_beyond_bytes(runs: &Runs) -> Result<(), Thrown> {
+    let Some(bytes) = runs.retention.bytes else { return Ok(()) };
+    let found = runs.database().scan(WITHOUT_PLACE, vec![Box::new(number(bytes))]).await?;
+    let Some(newest) = found.first().map(|row| row.get::<_, i64>(0)) else { return Ok(()) };
+    all_runs(runs, BY_BYTES, || vec![Box::new(newest), Box::new(STEP)]).await
+}
