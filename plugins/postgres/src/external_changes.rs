@@ -29,11 +29,16 @@ const READ: &str =
     "SELECT pg_current_snapshot()::text, xid::text, seq, kind, collection, id, operation, origin
      FROM (SELECT) AS now LEFT JOIN LATERAL (
          SELECT * FROM (
-             SELECT * FROM changes WHERE xid >= greatest($1::text::xid8, $4::text::xid8)
-             UNION ALL SELECT * FROM changes WHERE xid = ANY ($2::text[]::xid8[])
+             (SELECT * FROM changes
+              WHERE xid >= $1::text::xid8 AND (xid, seq) > ($4::text::xid8, $5)
+                  AND ($3::text IS NULL OR pg_visible_in_snapshot(xid, $3::text::pg_snapshot))
+              ORDER BY xid, seq LIMIT $6)
+             UNION ALL
+             (SELECT * FROM changes
+              WHERE xid = ANY ($2::text[]::xid8[]) AND (xid, seq) > ($4::text::xid8, $5)
+                  AND ($3::text IS NULL OR pg_visible_in_snapshot(xid, $3::text::pg_snapshot))
+              ORDER BY xid, seq LIMIT $6)
          ) AS committed
-         WHERE $3::text IS NULL
-             OR pg_visible_in_snapshot(xid, $3::text::pg_snapshot) AND (xid, seq) > ($4::text::xid8, $5)
          ORDER BY xid, seq LIMIT $6
      ) AS found ON true";
 

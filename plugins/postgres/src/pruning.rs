@@ -1,13 +1,14 @@
 //! The removal of what is not retained: in small statements, each a transaction of its own, on the connections that read. So neither
 //! a write nor the renewal of the lease waits for more than one of them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Weak;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use ostler_contract::Thrown;
 use tokio::time::Instant;
+use tokio_postgres::Row;
 
 use crate::database::{Param, number};
 use crate::runs::Runs;
@@ -21,25 +22,35 @@ pub const STEP: i64 = 1000;
 /// The maximum number of runs that are counted by one statement, unless one automation has more.
 const COUNTED: u32 = 100_000;
 
-/// Removes the oldest changes, which every host that follows them has read, also if the clock was ahead when they were written; and
-/// those that another server has written, whose transactions are in the future of this one.
-pub const CHANGES: &str = "WITH gone AS (
+/// Removes the oldest changes, which every host that follows them has read, also if the clock was ahead when they were written.
+///
+/// As all of these, it begins after what the one before it removed: an index has the entries of removed rows for as long as any
+/// transaction of the server can see them.
+pub const CHANGES: &str = "WITH oldest AS MATERIALIZED (
+         SELECT ctid AS place, at FROM changes WHERE (xid, seq) > ($2::text::xid8, $3) ORDER BY xid, seq LIMIT $1
+     ), gone AS (
          DELETE FROM changes WHERE ctid = ANY (ARRAY(
-             SELECT ctid FROM (SELECT ctid, at FROM changes ORDER BY xid, seq LIMIT $1) AS oldest
+             SELECT place FROM oldest
              WHERE at NOT BETWEEN now() - interval '10 minutes' AND now() + interval '10 minutes'
-             UNION ALL
-             (SELECT ctid FROM changes WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()) LIMIT $1)
+         )) RETURNING xid, seq
+     )
+     SELECT xid::text, seq FROM gone ORDER BY gone.xid DESC, gone.seq DESC LIMIT 1";
+/// Removes changes that another server has written, of which this is a copy: their transactions are in the future of this one.
+const FOREIGN_CHANGES: &str = "WITH gone AS (
+         DELETE FROM changes WHERE ctid = ANY (ARRAY(
+             SELECT ctid FROM changes WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()) LIMIT $1
          )) RETURNING 1
      )
-     SELECT count(*) FROM gone";
+     SELECT 1 FROM gone LIMIT 1";
 /// Removes decided wakes whose cause no host observes any more.
 pub const WAKES: &str = "WITH gone AS (
          DELETE FROM automation_wakes WHERE number = ANY (ARRAY(
-             SELECT number FROM automation_wakes WHERE done AND at < now() - interval '2 hours'
+             SELECT number FROM automation_wakes
+             WHERE done AND at >= $2::text::timestamptz AND at < now() - interval '2 hours'
              ORDER BY at LIMIT $1 FOR UPDATE SKIP LOCKED
-         )) RETURNING 1
+         )) RETURNING at
      )
-     SELECT count(*) FROM gone";
+     SELECT max(at)::text FROM gone HAVING count(*) > 0";
 /// Finds the automations that have runs, with one step in an index for each.
 const AUTOMATIONS: &str = "WITH RECURSIVE with_runs AS (
          (SELECT automation FROM automation_runs ORDER BY automation LIMIT 1)
@@ -59,24 +70,26 @@ pub const EXCESS: &str = "SELECT of.automation, newest.number
          ORDER BY number DESC OFFSET $2 LIMIT 1
      ) AS newest";
 const BY_COUNT: &str = "DELETE FROM automation_runs WHERE number = ANY (ARRAY(
-         SELECT oldest.number FROM unnest($1::text[], $2::bigint[]) AS of (automation, newest)
+         SELECT oldest.number
+         FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS of (automation, removed, newest)
          CROSS JOIN LATERAL (
              SELECT number FROM automation_runs AS runs
-             WHERE runs.automation = of.automation AND ended AND number <= of.newest
-             ORDER BY number LIMIT $3
+             WHERE runs.automation = of.automation AND ended AND number > of.removed AND number <= of.newest
+             ORDER BY number LIMIT $4
          ) AS oldest
-         LIMIT $3
-     )) RETURNING uri";
+         LIMIT $4
+     )) RETURNING uri, automation, number";
 const BY_AGE: &str = "DELETE FROM automation_runs WHERE number = ANY (ARRAY(
-         SELECT number FROM automation_runs WHERE ended AND ended_at < $1 ORDER BY ended_at LIMIT $2
-     )) RETURNING uri";
+         SELECT number FROM automation_runs WHERE ended AND ended_at >= $3 AND ended_at < $1
+         ORDER BY ended_at LIMIT $2
+     )) RETURNING uri, ended_at";
 /// Finds the newest ended run that has no place.
 const WITHOUT_PLACE: &str = "SELECT number FROM (
          SELECT number, sum(bytes) OVER (ORDER BY number DESC) AS total FROM automation_runs WHERE ended
      ) AS runs WHERE total > $1::bigint ORDER BY number DESC LIMIT 1";
 const BY_BYTES: &str = "DELETE FROM automation_runs WHERE number = ANY (ARRAY(
-         SELECT number FROM automation_runs WHERE ended AND number <= $1 ORDER BY number LIMIT $2
-     )) RETURNING uri";
+         SELECT number FROM automation_runs WHERE ended AND number > $3 AND number <= $1 ORDER BY number LIMIT $2
+     )) RETURNING uri, number";
 
 /// Removes what is not retained, for as long as the host has its stores.
 pub async fn keep_up(runs: Weak<Runs>) {
@@ -108,8 +121,8 @@ impl Pruning {
         let of_all = self.examined_all.is_none_or(|at| at.elapsed() >= LOOK_AT_ALL);
         let due = std::mem::take(&mut *runs.due.lock());
         let outcomes = [
-            all_steps(runs, CHANGES).await,
-            all_steps(runs, WAKES).await,
+            changes(runs, of_all).await,
+            wakes(runs).await,
             runs_beyond_count(runs, &due, of_all).await,
             runs_beyond_age(runs).await,
             match of_all {
@@ -136,27 +149,41 @@ impl Pruning {
     }
 }
 
-/// Repeats a statement until it removes nothing. If it removes less than it may, another host has removed the same rows at the same
-/// time; of two that do, one at least goes on.
-async fn all_steps(runs: &Runs, sql: &'static str) -> Result<(), Thrown> {
+// Each repeats a statement until it removes nothing. If it removes less than it may, another host has removed the same rows at the
+// same time; of two that do, one at least goes on.
+
+async fn changes(runs: &Runs, of_all: bool) -> Result<(), Thrown> {
+    if of_all {
+        while !runs.database().rows(FOREIGN_CHANGES, vec![Box::new(STEP)]).await?.is_empty() {}
+    }
+    let mut last = ("0".to_owned(), 0_i64);
     loop {
-        let rows = runs.database().rows(sql, vec![Box::new(STEP)]).await?;
-        if rows.first().is_none_or(|row| row.get::<_, i64>(0) == 0) {
-            return Ok(());
+        let params: Vec<Param> = vec![Box::new(STEP), Box::new(last.0.clone()), Box::new(last.1)];
+        match runs.database().rows(CHANGES, params).await?.first() {
+            Some(row) => last = (row.get(0), row.get(1)),
+            None => return Ok(()),
         }
     }
 }
 
-/// As [`all_steps`], for a statement that returns the URIs of the removed runs.
-async fn all_runs(runs: &Runs, sql: &'static str, params: impl Fn() -> Vec<Param>) -> Result<(), Thrown> {
+async fn wakes(runs: &Runs) -> Result<(), Thrown> {
+    let mut last = "-infinity".to_owned();
     loop {
-        let rows = runs.database().rows(sql, params()).await?;
-        if rows.is_empty() {
-            return Ok(());
+        let params: Vec<Param> = vec![Box::new(STEP), Box::new(last)];
+        match runs.database().rows(WAKES, params).await?.first() {
+            Some(row) => last = row.get(0),
+            None => return Ok(()),
         }
-        let removed: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-        runs.removed.notify(&removed);
     }
+}
+
+/// Removes runs with a statement that returns their URIs first; returns its rows.
+async fn removed(runs: &Runs, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, Thrown> {
+    let rows = runs.database().rows(sql, params).await?;
+    if !rows.is_empty() {
+        runs.removed.notify(&rows.iter().map(|row| row.get(0)).collect());
+    }
+    Ok(rows)
 }
 
 async fn runs_beyond_count(runs: &Runs, due: &HashSet<String>, of_all: bool) -> Result<(), Thrown> {
@@ -175,11 +202,23 @@ async fn runs_beyond_count(runs: &Runs, due: &HashSet<String>, of_all: bool) -> 
         if found.is_empty() {
             continue;
         }
-        let (of, newest): (Vec<String>, Vec<i64>) =
-            found.iter().map(|row| (row.get::<_, String>(0), row.get::<_, i64>(1))).unzip();
-        let params =
-            || -> Vec<Param> { vec![Box::new(of.clone()), Box::new(newest.clone()), Box::new(STEP)] };
-        all_runs(runs, BY_COUNT, params).await?;
+        let of: Vec<String> = found.iter().map(|row| row.get(0)).collect();
+        let newest: Vec<i64> = found.iter().map(|row| row.get(1)).collect();
+        let mut last: HashMap<String, i64> = HashMap::new();
+        loop {
+            let after: Vec<i64> = of.iter().map(|one| last.get(one).copied().unwrap_or_default()).collect();
+            let params: Vec<Param> =
+                vec![Box::new(of.clone()), Box::new(after), Box::new(newest.clone()), Box::new(STEP)];
+            let rows = removed(runs, BY_COUNT, params).await?;
+            if rows.is_empty() {
+                break;
+            }
+            for row in &rows {
+                let (automation, number): (String, i64) = (row.get(1), row.get(2));
+                let last = last.entry(automation).or_default();
+                *last = number.max(*last);
+            }
+        }
     }
     Ok(())
 }
@@ -192,12 +231,26 @@ async fn runs_beyond_age(runs: &Runs) -> Result<(), Thrown> {
     let Some(oldest) = oldest else { return Ok(()) };
     // In the host's format, so that texts compare like times.
     let oldest = oldest.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
-    all_runs(runs, BY_AGE, || vec![Box::new(oldest.clone()), Box::new(STEP)]).await
+    let mut last = String::new();
+    loop {
+        let params: Vec<Param> = vec![Box::new(oldest.clone()), Box::new(STEP), Box::new(last)];
+        match removed(runs, BY_AGE, params).await?.iter().map(|row| row.get(1)).max() {
+            Some(newest) => last = newest,
+            None => return Ok(()),
+        }
+    }
 }
 
 async fn runs_beyond_bytes(runs: &Runs) -> Result<(), Thrown> {
     let Some(bytes) = runs.retention.bytes else { return Ok(()) };
     let found = runs.database().scan(WITHOUT_PLACE, vec![Box::new(number(bytes))]).await?;
     let Some(newest) = found.first().map(|row| row.get::<_, i64>(0)) else { return Ok(()) };
-    all_runs(runs, BY_BYTES, || vec![Box::new(newest), Box::new(STEP)]).await
+    let mut last = 0_i64;
+    loop {
+        let params: Vec<Param> = vec![Box::new(newest), Box::new(STEP), Box::new(last)];
+        match removed(runs, BY_BYTES, params).await?.iter().map(|row| row.get(1)).max() {
+            Some(newest) => last = newest,
+            None => return Ok(()),
+        }
+    }
 }

@@ -491,7 +491,7 @@ async fn the_state_database_is_as_large_as_the_runs_that_are_retained() {
     let store = FileAutomations::open(folder.path(), db, Lines::default().report()).await.unwrap();
     let store =
         Arc::new(store.retaining(RunRetention { count: 100, ..RunRetention::default() })).into_point();
-    let pages = || -> u64 {
+    let pages = || -> i64 {
         let db = rusqlite::Connection::open(folder.path().join("state.db")).unwrap();
         db.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap()
     };
