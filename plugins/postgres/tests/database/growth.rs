@@ -32,7 +32,7 @@ const MOST_PAGES: u64 = 400;
 const MOST_WAIT: Duration = Duration::from_secs(5);
 
 fn calls() -> usize {
-    std::env::var("OSTLER_GROWTH_CALLS").ok().and_then(|calls| calls.parse().ok()).unwrap_or(40_000)
+    std::env::var("OSTLER_GROWTH_CALLS").ok().and_then(|calls| calls.parse().ok()).unwrap_or(20_000)
 }
 
 /// The calls are written in so many rounds. Each is removed before the next one, as if half a minute had passed.
@@ -247,7 +247,10 @@ async fn tables_are_bounded_by_what_is_retained_and_removal_delays_no_one() {
     }
 
     // A small part of a table is vacuumed too, because queries for work pass its dead rows.
-    let some = living / 10;
+    let some = living as u64 / 20;
+    server.psql("ostler", "VACUUM ostler.automation_wakes");
+    let updated = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'automation_wakes'";
+    let before = number(&server, updated);
     execute(
         &server,
         &format!(
@@ -256,6 +259,8 @@ async fn tables_are_bounded_by_what_is_retained_and_removal_delays_no_one() {
         ),
     );
     execute(&server, "UPDATE automation_wakes SET done = true WHERE NOT done");
+    let all = (before + 2 * some).to_string();
+    until("the updates are counted", &all, || number(&server, updated).to_string()).await;
     vacuumed(&server, "automation_wakes").await;
     let changes = format!(
         "INSERT INTO changes (kind, id, operation, origin) SELECT 'run', 'r', 'update', '' FROM generate_series(1, {living})"
