@@ -69,27 +69,24 @@ pub const EXCESS: &str = "SELECT of.automation, newest.number
          SELECT number FROM automation_runs AS runs WHERE runs.automation = of.automation AND ended
          ORDER BY number DESC OFFSET $2 LIMIT 1
      ) AS newest";
-const BY_COUNT: &str = "DELETE FROM automation_runs WHERE number = ANY (ARRAY(
-         SELECT oldest.number
-         FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS of (automation, removed, newest)
-         CROSS JOIN LATERAL (
-             SELECT number FROM automation_runs AS runs
-             WHERE runs.automation = of.automation AND ended AND number > of.removed AND number <= of.newest
-             ORDER BY number LIMIT $4
-         ) AS oldest
-         LIMIT $4
-     )) RETURNING uri, automation, number";
-const BY_AGE: &str = "DELETE FROM automation_runs WHERE number = ANY (ARRAY(
-         SELECT number FROM automation_runs WHERE ended AND ended_at >= $3 AND ended_at < $1
-         ORDER BY ended_at LIMIT $2
-     )) RETURNING uri, ended_at";
+/// Find the oldest runs that are not retained. The first columns are the URI and the number.
+const BEYOND_COUNT: &str = "SELECT oldest.uri, oldest.number, of.automation
+     FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS of (automation, removed, newest)
+     CROSS JOIN LATERAL (
+         SELECT uri, number FROM automation_runs AS runs
+         WHERE runs.automation = of.automation AND ended AND number > of.removed AND number <= of.newest
+         ORDER BY number LIMIT $1
+     ) AS oldest
+     LIMIT $1";
+const BEYOND_AGE: &str = "SELECT uri, number, ended_at FROM automation_runs
+     WHERE ended AND ended_at >= $2 AND ended_at < $3 ORDER BY ended_at LIMIT $1";
+const BEYOND_BYTES: &str = "SELECT uri, number FROM automation_runs
+     WHERE ended AND number > $2 AND number <= $3 ORDER BY number LIMIT $1";
+const REMOVE: &str = "DELETE FROM automation_runs WHERE number = ANY ($1) AND ended";
 /// Finds the newest ended run that has no place.
 const WITHOUT_PLACE: &str = "SELECT number FROM (
          SELECT number, sum(bytes) OVER (ORDER BY number DESC) AS total FROM automation_runs WHERE ended
      ) AS runs WHERE total > $1::bigint ORDER BY number DESC LIMIT 1";
-const BY_BYTES: &str = "DELETE FROM automation_runs WHERE number = ANY (ARRAY(
-         SELECT number FROM automation_runs WHERE ended AND number > $3 AND number <= $1 ORDER BY number LIMIT $2
-     )) RETURNING uri, number";
 
 /// Removes what is not retained, for as long as the host has its stores.
 pub async fn keep_up(runs: Weak<Runs>) {
@@ -149,9 +146,8 @@ impl Pruning {
     }
 }
 
-// Each repeats a statement until it removes nothing. If it removes less than it may, another host has removed the same rows at the
-// same time; of two that do, one at least goes on.
-
+/// Repeats a statement until it removes nothing. If it removes less than it may, another host has removed the same rows at the same
+/// time; of two that do, one at least goes on.
 async fn changes(runs: &Runs, of_all: bool) -> Result<(), Thrown> {
     if of_all {
         while !runs.database().rows(FOREIGN_CHANGES, vec![Box::new(STEP)]).await?.is_empty() {}
@@ -166,6 +162,7 @@ async fn changes(runs: &Runs, of_all: bool) -> Result<(), Thrown> {
     }
 }
 
+/// As [`changes`].
 async fn wakes(runs: &Runs) -> Result<(), Thrown> {
     let mut last = "-infinity".to_owned();
     loop {
@@ -177,13 +174,18 @@ async fn wakes(runs: &Runs) -> Result<(), Thrown> {
     }
 }
 
-/// Removes runs with a statement that returns their URIs first; returns its rows.
-async fn removed(runs: &Runs, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, Thrown> {
-    let rows = runs.database().rows(sql, params).await?;
-    if !rows.is_empty() {
-        runs.removed.notify(&rows.iter().map(|row| row.get(0)).collect());
+/// Removes the runs that a statement finds; returns what it found. Whoever shows them is told of each, also if another host has removed
+/// it, or this one with a statement whose answer was lost.
+async fn removed(runs: &Runs, sql: &'static str, of: Vec<Param>) -> Result<Vec<Row>, Thrown> {
+    let mut params: Vec<Param> = vec![Box::new(STEP)];
+    params.extend(of);
+    let found = runs.database().rows(sql, params).await?;
+    if !found.is_empty() {
+        let numbers: Vec<i64> = found.iter().map(|row| row.get(1)).collect();
+        runs.database().rows(REMOVE, vec![Box::new(numbers)]).await?;
+        runs.removed.notify(&found.iter().map(|row| row.get(0)).collect());
     }
-    Ok(rows)
+    Ok(found)
 }
 
 async fn runs_beyond_count(runs: &Runs, due: &HashSet<String>, of_all: bool) -> Result<(), Thrown> {
@@ -207,14 +209,13 @@ async fn runs_beyond_count(runs: &Runs, due: &HashSet<String>, of_all: bool) -> 
         let mut last: HashMap<String, i64> = HashMap::new();
         loop {
             let after: Vec<i64> = of.iter().map(|one| last.get(one).copied().unwrap_or_default()).collect();
-            let params: Vec<Param> =
-                vec![Box::new(of.clone()), Box::new(after), Box::new(newest.clone()), Box::new(STEP)];
-            let rows = removed(runs, BY_COUNT, params).await?;
+            let params: Vec<Param> = vec![Box::new(of.clone()), Box::new(after), Box::new(newest.clone())];
+            let rows = removed(runs, BEYOND_COUNT, params).await?;
             if rows.is_empty() {
                 break;
             }
             for row in &rows {
-                let (automation, number): (String, i64) = (row.get(1), row.get(2));
+                let (number, automation): (i64, String) = (row.get(1), row.get(2));
                 let last = last.entry(automation).or_default();
                 *last = number.max(*last);
             }
@@ -233,8 +234,8 @@ async fn runs_beyond_age(runs: &Runs) -> Result<(), Thrown> {
     let oldest = oldest.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string();
     let mut last = String::new();
     loop {
-        let params: Vec<Param> = vec![Box::new(oldest.clone()), Box::new(STEP), Box::new(last)];
-        match removed(runs, BY_AGE, params).await?.iter().map(|row| row.get(1)).max() {
+        let params: Vec<Param> = vec![Box::new(last), Box::new(oldest.clone())];
+        match removed(runs, BEYOND_AGE, params).await?.last().map(|row| row.get(2)) {
             Some(newest) => last = newest,
             None => return Ok(()),
         }
@@ -247,9 +248,9 @@ async fn runs_beyond_bytes(runs: &Runs) -> Result<(), Thrown> {
     let Some(newest) = found.first().map(|row| row.get::<_, i64>(0)) else { return Ok(()) };
     let mut last = 0_i64;
     loop {
-        let params: Vec<Param> = vec![Box::new(newest), Box::new(STEP), Box::new(last)];
-        match removed(runs, BY_BYTES, params).await?.iter().map(|row| row.get(1)).max() {
-            Some(newest) => last = newest,
+        let params: Vec<Param> = vec![Box::new(last), Box::new(newest)];
+        match removed(runs, BEYOND_BYTES, params).await?.last().map(|row| row.get(1)) {
+            Some(removed) => last = removed,
             None => return Ok(()),
         }
     }

@@ -165,6 +165,18 @@ async fn a_cause_starts_one_run_and_ended_runs_are_retained_as_configured() {
         "SELECT count(*) FILTER (WHERE ended), count(*) FILTER (WHERE NOT ended) FROM ostler.automation_runs";
     until("the oldest ended runs are removed", async || server.psql("ostler", count) == "3|2").await;
     stores.close().await;
+
+    // By their size, and by their age. The next start applies both.
+    let size = server.psql("ostler", "SELECT min(bytes) FROM ostler.automation_runs WHERE ended");
+    let bytes = size.parse::<u64>().unwrap() * 2 + 10;
+    for (retention, left) in [
+        (Retention { bytes: Some(bytes), ..Retention::default() }, "2|2"),
+        (Retention { age: Some(Duration::from_secs(3600)), ..Retention::default() }, "0|2"),
+    ] {
+        let stores = applied(options(&server, "ostler"), retention).await.unwrap();
+        until("what is not retained is removed", async || server.psql("ostler", count) == left).await;
+        stores.close().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
