@@ -1,5 +1,6 @@
 //! Hosts of versions that follow each other on one schema. `.ci/postgres` runs these tests.
 
+use std::process::Stdio;
 use std::sync::Arc;
 
 use ostler_contract::Thrown;
@@ -192,8 +193,16 @@ async fn statements_of_the_version_before_run_on_the_tables_of_this_one() {
     let list = "SELECT version, name, checksum FROM migrations ORDER BY version";
     let listed = of_before(list);
 
+    // Somebody reads the hosts. What the running host wants of the table does not wait for that behind the start.
+    let reads = "BEGIN; SELECT FROM ostler.host; SELECT pg_sleep(3); COMMIT";
+    let mut reads = server.psql_command("ostler", reads).stdout(Stdio::null()).spawn().unwrap();
+    let locked = "SELECT count(*) FROM pg_locks WHERE relation = 'ostler.host'::regclass AND granted";
+    until("the table is read", async || server.psql("ostler", locked) == "1").await;
     // It joins beside the running host, whose secrets are not known.
     let after = Host::start(&server, "after", &[]).await.unwrap();
+    let lines = after.joined.lines.lock().unwrap().join("\n");
+    assert!(lines.contains("the tables are in use and could not be updated, retrying"), "{lines}");
+    reads.wait().unwrap();
     assert_eq!(of_before(list), listed, "the version before can start again");
     assert_eq!(migrations(&server)[1], "vacuum");
     for sql in OF_BEFORE {
