@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::connect::{Connector, Pool, PoolError, SCAN};
+use crate::connect::{Connector, Pool, PoolError, Purpose, SCAN};
 use crate::failure::{Failures, Unopened};
 use crate::lease::Lease;
 use crate::text::{accepted, original, storable};
@@ -240,6 +240,35 @@ impl Database {
     /// As [`Self::rows`].
     pub async fn scan(&self, sql: &'static str, params: Vec<Param>) -> Result<Vec<Row>, Thrown> {
         self.retried(SCAN, sql, params, Some(SCAN)).await
+    }
+
+    /// Rebuilds an index, unless another host does so now.
+    ///
+    /// # Errors
+    /// The database fails, or takes too long because a transaction stays open.
+    pub async fn rebuild(&self, index: &str) -> Result<(), Thrown> {
+        let incarnation = self.lease.current()?;
+        let purpose = Purpose { origin: &incarnation, timeout: SCAN, ..Purpose::default() };
+        let client = self.connector.open(purpose).await?.client;
+        let failed = |why: tokio_postgres::Error| self.failures.of(&why);
+        let alone = "SELECT pg_try_advisory_lock(hashtextextended('ostler:rebuild:' || current_schema(), 0))";
+        if !client.query_one(alone, &[]).await.map_err(failed)?.get::<_, bool>(0) {
+            return Ok(());
+        }
+        // What an interrupted one has left, which every write would update.
+        let parts = [format!("{index}_ccnew"), format!("{index}_ccold")];
+        let clean = async || {
+            for part in &parts {
+                client.batch_execute(&format!("DROP INDEX CONCURRENTLY IF EXISTS {part}")).await?;
+            }
+            Ok(())
+        };
+        clean().await.map_err(failed)?;
+        let rebuilt = client.batch_execute(&format!("REINDEX INDEX CONCURRENTLY {index}")).await;
+        if rebuilt.is_err() {
+            drop(clean().await);
+        }
+        rebuilt.map_err(failed)
     }
 
     async fn retried(

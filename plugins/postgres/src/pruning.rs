@@ -51,6 +51,13 @@ pub const WAKES: &str = "WITH gone AS (
          )) RETURNING at
      )
      SELECT max(at)::text FROM gone HAVING count(*) > 0";
+/// Finds the indexes that are rebuilt. An index of the kind GIN retains each key that it ever had: words, and values of fields.
+const OVERGROWN: &str = "SELECT of.index
+     FROM (VALUES ('records', 'records_by_field'), ('automation_run_words', 'automation_run_words_by_word'))
+         AS of (rows, index)
+     WHERE pg_relation_size(of.index::regclass) > greatest($1::bigint, 2 * pg_table_size(of.rows::regclass))";
+/// The minimum size of an index that is rebuilt, in bytes.
+const OVERGROWN_FROM: i64 = 16 << 20;
 /// Finds the automations that have runs, with one step in an index for each.
 const AUTOMATIONS: &str = "WITH RECURSIVE with_runs AS (
          (SELECT automation FROM automation_runs ORDER BY automation LIMIT 1)
@@ -123,7 +130,7 @@ impl Pruning {
             runs_beyond_count(runs, &due, of_all).await,
             runs_beyond_age(runs).await,
             match of_all {
-                true => runs_beyond_bytes(runs).await,
+                true => runs_beyond_bytes(runs).await.and(overgrown_indexes(runs).await),
                 false => Ok(()),
             },
         ];
@@ -254,4 +261,13 @@ async fn runs_beyond_bytes(runs: &Runs) -> Result<(), Thrown> {
             None => return Ok(()),
         }
     }
+}
+
+/// Rebuilds indexes, while others read and write their tables.
+async fn overgrown_indexes(runs: &Runs) -> Result<(), Thrown> {
+    let database = runs.database();
+    for row in database.rows(OVERGROWN, vec![Box::new(OVERGROWN_FROM)]).await? {
+        database.rebuild(row.get(0)).await?;
+    }
+    Ok(())
 }

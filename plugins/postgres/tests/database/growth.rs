@@ -288,3 +288,33 @@ async fn tables_are_bounded_by_what_is_retained_and_removal_delays_no_one() {
     assert!(!lines.contains("lease") && !lines.contains("removed"), "{lines}");
     stores.close().await;
 }
+
+/// An index of words or of values retains each one that it ever had, whatever is removed and vacuumed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn an_index_with_the_values_of_removed_rows_is_rebuilt() {
+    let server = Postgres::start();
+    host(&server, "first").await.1.close().await;
+    let values = (1..=16).map(|at| format!("hashint8extended(n, {at})")).collect::<Vec<_>>().join(", ");
+    execute(
+        &server,
+        &format!(
+            "INSERT INTO records (collection, id, record, fields)
+                 SELECT 'notes', 'n' || n, '{{}}', ARRAY[{values}] FROM generate_series(1, 60000) AS n"
+        ),
+    );
+    execute(&server, "DELETE FROM records WHERE collection = 'notes' AND id <> 'n7'");
+    server.psql("ostler", "VACUUM ostler.records");
+    let size = || number(&server, "SELECT pg_relation_size('records_by_field')");
+    let before = size();
+    assert!(before > 16 << 20, "{before} bytes");
+    let (joined, stores) = host(&server, "first").await;
+    until("the index is small", "true", || (size() < 1 << 20).to_string()).await;
+    let found = "SELECT id FROM records WHERE fields @> ARRAY[hashint8extended(7, 3)]";
+    assert_eq!(server.psql("ostler", &format!("SET search_path = ostler; {found}")), "n7");
+    let indexes =
+        "SELECT count(*) FROM pg_indexes WHERE schemaname = 'ostler' AND indexname LIKE 'records_by_field%'";
+    until("only the new index is left", "1", || server.psql("ostler", indexes)).await;
+    assert_eq!(joined.lines.lock().unwrap().join("\n"), "");
+    stores.close().await;
+}
