@@ -18,9 +18,9 @@ const AUTOMATIONS: usize = 20;
 /// How many runs of each are retained.
 const RETAINED: usize = 250;
 /// The tables that calls write, and what each may take with its indexes: so many times what the rows of one round and those that are
-/// retained take in a new table. A wake is larger before it is decided, and the others have two versions.
+/// retained take in a new table. Hosts write most of them twice.
 const TABLES: [(&str, f64); 5] = [
-    ("automation_wakes", 8.0),
+    ("automation_wakes", 4.0),
     ("automation_runs", 4.0),
     ("automation_run_words", 4.0),
     ("changes", 4.0),
