@@ -99,10 +99,8 @@ impl Turn {
 
     /// Returns the host's id of an agent's call.
     fn shown(&self, call: &str) -> String {
-        match self.round {
-            0 => call.to_owned(),
-            round => format!("{call}-resumed-{round}"),
-        }
+        let round = (self.round > 0).then(|| format!("-resumed-{}", self.round));
+        format!("{call}{}", round.unwrap_or_default())
     }
 
     /// Returns the retained text of the answer so far.

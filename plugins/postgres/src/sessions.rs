@@ -11,7 +11,6 @@ use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{
     KeptAttachment, KeptChat, KeptSession, KeptTurn, ListedPlace, SessionFlags, SessionStore, StoredSession,
 };
-use ostler_contract::protocol::wire::state::Turn;
 use ostler_contract::stores::Report;
 use ostler_contract::{JsonObject, Thrown, Value};
 use parking_lot::Mutex;

@@ -83,7 +83,6 @@ const TOLD: &[(&str, &str, &str)] = &[
 const UNSERVED: &[(&str, &str)] = &[
     ("session/creationFailed", "`createSession` is answered with the error, and leaves no session behind"),
     ("session/serverToolsChanged", BACKEND),
-    ("session/mcpServerStateChanged", BACKEND),
     ("session/activityChanged", BACKEND),
     ("chat/toolCallDelta", BACKEND),
     ("chat/toolCallAuthRequired", BACKEND),

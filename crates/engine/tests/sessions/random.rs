@@ -512,6 +512,7 @@ impl Talk {
                 ))
                 .await;
             }
+            // Time is paused, as everywhere in these conversations.
             tokio::time::sleep(Duration::from_secs(6)).await;
             if is_quiet {
                 return;

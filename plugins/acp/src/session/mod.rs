@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use ostler_contract::points::{BoundTool, ClientPlugin, Start, ToolsServer};
-use ostler_contract::wire::state::{ChatInputAnswer, ModelSelection};
+use ostler_contract::wire::state::{ChatInputAnswer, ModelSelection, ResponsePart};
 use ostler_contract::{JsonObject, PluginHost, Value};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
