@@ -319,8 +319,7 @@ impl Actor {
             }
             ToSession::ContextTold { chat } => {
                 if let Some(at) = self.chat_numbered(chat) {
-                    self.chats[at].told = true;
-                    self.deferred.add(DeferredPart::Chats);
+                    self.context_told(at);
                 }
             }
             ToSession::BackendFailed { chat, turn, why } => {

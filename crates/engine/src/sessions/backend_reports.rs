@@ -5,6 +5,7 @@ use ostler_protocol::wire::actions::{SessionMcpServerStateChangedAction, StateAc
 use ostler_protocol::wire::state::{ErrorInfo, McpServerErrorState, McpServerState};
 
 use super::actor::Actor;
+use super::deferred::DeferredPart;
 
 /// The maximum length of a name of a turn, in bytes.
 const LONGEST_NAME: usize = 1024;
@@ -32,6 +33,17 @@ impl Actor {
             // The running turn is stored again soon, and at its end.
             None => chat.unkept = true,
         }
+    }
+
+    /// Records that the backend has the chat's hidden context. That is stored before the end of its turn, so that the context is not
+    /// told again after a crash.
+    pub(super) fn context_told(&mut self, at: usize) {
+        self.chats[at].told = true;
+        if self.storing.owed_at.is_some() {
+            return self.deferred.add(DeferredPart::Chats);
+        }
+        let write = self.keep_chats();
+        self.write_unwaited(write);
     }
 
     /// Shows that an MCP server does not run, because the backend that was started for it failed.

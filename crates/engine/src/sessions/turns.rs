@@ -470,13 +470,22 @@ impl Actor {
             return false;
         }
         self.close_span(at);
-        if self.chats[at].has_no_answer() {
+        let chat = &mut self.chats[at];
+        let was_told = chat.told;
+        if chat.has_no_answer() {
             // Its backend may not have received the message with the context.
-            self.chats[at].told = false;
+            chat.told = false;
+        } else if chat.is_given
+            && chat.state.turns.last().is_some_and(|turn| turn.state == TurnState::Complete)
+        {
+            // Stored with the turn, so that it is not told again after a crash.
+            chat.told = chat.context.is_some();
         }
+        let is_told_anew = chat.told != was_told;
         let had_failed = turns > 0 && self.chats[at].state.turns[turns - 1].state == TurnState::Error;
         // The list with a worker may not be stored yet.
-        let is_changed = self.chats[at].is_worker() || self.chats[at].has_failed() || had_failed;
+        let is_changed =
+            self.chats[at].is_worker() || self.chats[at].has_failed() || had_failed || is_told_anew;
         let chats = is_changed.then(|| self.keep_chats());
         let writes =
             futures::future::join3(self.charge_turn(at), self.keep_last_turn(at), OptionFuture::from(chats));
