@@ -521,6 +521,25 @@ impl Talk {
         panic!("it does not come to rest\n{}", self.story());
     }
 
+    /// Makes a call of an MCP server that asks for a token and runs, which random steps rarely do.
+    async fn begin_call(&mut self) {
+        let (turn, call, chat) = (self.id("t"), self.id("call"), self.world.chat.clone());
+        let begin = json!({ "type": "chat/turnStarted", "turnId": turn, "message": user("Dig.") });
+        self.take(Step::Dispatch(chat.clone(), begin)).await;
+        let auth = json!({ "reason": "required", "resource": { "resource": "https://barn.example" } });
+        for mut step in [
+            json!({ "type": "chat/toolCallStart", "toolName": "dig", "displayName": "Dig",
+                "contributor": { "kind": "mcp", "customizationId": "server" } }),
+            json!({ "type": "chat/toolCallReady", "invocationMessage": "Digging", "confirmed": "not-needed" }),
+            json!({ "type": "chat/toolCallAuthRequired", "auth": auth }),
+            json!({ "type": "chat/toolCallAuthResolved" }),
+        ] {
+            step["turnId"] = turn.as_str().into();
+            step["toolCallId"] = call.as_str().into();
+            self.take(Step::Emit(chat.clone(), false, step)).await;
+        }
+    }
+
     fn story(&self) -> String {
         self.log.join("\n")
     }
@@ -563,6 +582,7 @@ impl Talk {
             ]);
         }
         for _ in 0..DISTURBANCES {
+            self.begin_call().await;
             for _ in 0..STEPS {
                 let states = self.states().await;
                 // What no conversation has made yet is preferred.

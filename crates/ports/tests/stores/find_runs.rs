@@ -36,7 +36,7 @@ async fn runs_of_an_earlier_version_are_found() {
     db.execute_batch(
         "DROP TRIGGER automation_run_facts_added; DROP TRIGGER automation_run_facts_changed;
          DROP TRIGGER automation_run_facts_removed; DROP TABLE automation_run_facts; DROP TABLE automation_run_words;
-         DROP INDEX session_chats_waiting;",
+         DROP INDEX session_chats_waiting; DROP TABLE session_reported;",
     )
     .unwrap();
     db.pragma_update(None, "user_version", 8).unwrap();
