@@ -208,6 +208,23 @@ async fn a_failed_turn_can_be_run_again() {
 }
 
 #[tokio::test]
+async fn a_failed_turn_can_be_run_again_after_a_restart() {
+    for kill in [false, true] {
+        let stage = Stage::new(json!({}));
+        let mut talk = stage.talk().await;
+        let turn = talk.begin("!exit 1").await;
+        let before = last(&talk.until(&["chat/error"]).await)["part"]["error"].clone();
+        drop(talk);
+        let stage = stage.restarted(kill);
+        let mut talk = Talk::join(stage.daemon.initialized("again").await, "fake:/one").await;
+        talk.act(json!({ "type": "chat/turnResume", "turnId": turn })).await;
+        let seen = talk.until(&["chat/error"]).await;
+        let after = &last(&seen)["part"]["error"];
+        assert_eq!(after["errorType"], before["errorType"], "the agent was sent the message: {after}");
+    }
+}
+
+#[tokio::test]
 async fn an_agent_whose_login_expires_during_a_session_is_started_again() {
     let stage = Stage::new(
         json!({ "initialize": { "authMethods": [{ "id": "oauth", "name": "Log in with Hay" }] } }),
