@@ -1924,8 +1924,6 @@ export interface KeptChat {
     activity?: string;
     /** Whether its latest turn failed. */
     failed?: boolean;
-    /** Whether that is so because the host ended, which has charged it. */
-    broken?: boolean;
     /** Queued messages. */
     queued?: unknown[];
     /** The draft of a user's message. */

@@ -17,7 +17,7 @@ const EXCEPT: [&str; 5] = [
     "plugins/postgres/",
 ];
 /// The members of stores that read.
-const READS: [&str; 29] = [
+const READS: [&str; 31] = [
     "all",
     "annotations",
     "artifacts",
@@ -39,6 +39,7 @@ const READS: [&str; 29] = [
     "progress",
     "pull_requests",
     "records",
+    "reported",
     "run_of",
     "runs",
     "session",
@@ -47,6 +48,7 @@ const READS: [&str; 29] = [
     "total",
     "turns",
     "unfinished",
+    "waiting",
 ];
 /// What makes an unknown outcome an absent one.
 const ASSUMES: [&str; 4] = ["ok(", "unwrap_or", "is_ok_and(", "map_or"];

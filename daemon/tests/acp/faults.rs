@@ -212,7 +212,9 @@ async fn a_failed_turn_can_be_run_again_after_a_restart() {
     for kill in [false, true] {
         let stage = Stage::new(json!({}));
         let mut talk = stage.talk().await;
-        let turn = talk.begin("!exit 1").await;
+        // Two chunks and a call, which the agent names alike each time.
+        let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "dig", "title": "Dig", "status": "completed" });
+        let turn = talk.begin(&format!("!say one\n!say two\n!update {call}\n!exit 1")).await;
         let before = last(&talk.until(&["chat/error"]).await)["part"]["error"].clone();
         drop(talk);
         let stage = stage.restarted(kill);
@@ -221,6 +223,12 @@ async fn a_failed_turn_can_be_run_again_after_a_restart() {
         let seen = talk.until(&["chat/error"]).await;
         let after = &last(&seen)["part"]["error"];
         assert_eq!(after["errorType"], before["errorType"], "the agent was sent the message: {after}");
+        let chat = talk.client.subscribe(&talk.chat).await;
+        let parts = chat["turns"][0]["responseParts"].as_array().unwrap();
+        let said: Vec<_> = parts.iter().filter_map(|part| part["content"].as_str()).collect();
+        assert_eq!(said, ["onetwo", "onetwo"], "{parts:?}");
+        let calls: Vec<_> = parts.iter().filter_map(|part| part["toolCall"]["status"].as_str()).collect();
+        assert_eq!(calls, ["completed", "completed"], "{parts:?}");
     }
 }
 

@@ -296,9 +296,6 @@ pub struct KeptChat {
     /// Whether its latest turn failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
-    /// Whether that is so because the host ended, which has charged it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub broken: bool,
     /// Queued messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<Value>,

@@ -241,6 +241,7 @@ impl Actor {
             self.busy_at = Instant::now();
             return false;
         }
+        let waits_for_token = self.any_waits_for_token();
         {
             let mut resting = self.entry.mailbox.lock();
             if !inbox.is_empty() || !matches!(*resting, Resting::Open(..)) {
@@ -249,6 +250,7 @@ impl Actor {
             let forgets = self.forgets_state();
             let clients = std::mem::take(&mut self.state.active_clients);
             self.entry.rest_clients(clients, &self.active_clients);
+            self.entry.waits_for_token.store(waits_for_token, Ordering::Release);
             *resting = Resting::Asleep;
             inbox.close();
             if forgets {
@@ -285,7 +287,7 @@ impl Actor {
 }
 
 /// Whether a list has items: a list of which all were removed and none at all are the same to clients.
-fn has_some<T>(list: Option<&[T]>) -> bool {
+pub(super) fn has_some<T>(list: Option<&[T]>) -> bool {
     list.is_some_and(|list| !list.is_empty())
 }
 

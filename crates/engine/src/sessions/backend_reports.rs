@@ -8,7 +8,7 @@ use super::actor::Actor;
 use super::deferred::DeferredPart;
 
 /// The maximum length of a name of a turn, in bytes.
-const LONGEST_NAME: usize = 1024;
+const LONGEST_NAME: usize = 256;
 
 impl Actor {
     /// Records the backend's name of a turn, which is stored beside the turn.

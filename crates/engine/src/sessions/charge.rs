@@ -16,25 +16,25 @@ impl Actor {
     /// Records the usage of a chat's latest turn, if usage is recorded per turn.
     pub(super) fn charge_turn(&self, at: usize) -> impl Future<Output = ()> + Send + use<> {
         let turn = self.chats[at].state.turns.last();
-        let turn = turn.filter(|_| self.core.options.usage.per == UsagePer::Turn);
-        let charged = turn.and_then(|turn| {
-            let usage =
-                turn.usage.as_ref().filter(|usage| self.chats[at].charged.as_deref() != Some(*usage))?;
-            self.log_implausible(usage);
-            self.charge(at, &turn.id, Taken::read(usage), &turn.message)
-        });
-        OptionFuture::from(charged).map(drop)
+        self.charge_whole(at, turn.map(|turn| (turn.id.as_str(), turn.usage.as_ref(), &turn.message)))
     }
 
-    /// Records the usage of a chat's running turn, which the end of the host breaks, if usage is recorded per turn.
+    /// The same for a chat's running turn, which the end of the host breaks.
     pub(super) fn charge_running(&self, at: usize) -> impl Future<Output = ()> + Send + use<> {
         let turn = self.chats[at].state.active_turn.as_ref();
+        self.charge_whole(at, turn.map(|turn| (turn.id.as_str(), turn.usage.as_ref(), &turn.message)))
+    }
+
+    fn charge_whole(
+        &self,
+        at: usize,
+        turn: Option<(&str, Option<&UsageInfo>, &Message)>,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let turn = turn.filter(|_| self.core.options.usage.per == UsagePer::Turn);
-        let charged = turn.and_then(|turn| {
-            let usage =
-                turn.usage.as_ref().filter(|usage| self.chats[at].charged.as_deref() != Some(*usage))?;
+        let charged = turn.and_then(|(turn, usage, message)| {
+            let usage = usage.filter(|usage| self.chats[at].charged.as_deref() != Some(*usage))?;
             self.log_implausible(usage);
-            self.charge(at, &turn.id, Taken::read(usage), &turn.message)
+            self.charge(at, turn, Taken::read(usage), message)
         });
         OptionFuture::from(charged).map(drop)
     }

@@ -304,13 +304,13 @@ impl Chat {
         }
         self.state.turns = turns;
         let failed = self.state.turns.last().is_some_and(|turn| turn.state == TurnState::Error);
-        if failed && (kept.failed || self.was_broken(kept)) {
+        if failed && (kept.failed || self.was_killed(kept)) {
             self.state.status = SessionStatus::Error.bits();
         }
         self.state.status |= marks(kept.flags);
-        self.stored_activity.clone_from(&kept.activity);
-        // Nobody does what was going on when the end of the host broke a turn.
-        self.state.activity = kept.activity.clone().filter(|_| !self.was_broken(kept));
+        // Nobody does what was going on when the host was killed.
+        self.stored_activity = kept.activity.clone().filter(|_| !self.was_killed(kept));
+        self.state.activity.clone_from(&self.stored_activity);
     }
 
     /// Applies an action in the same way as every subscriber.
@@ -366,11 +366,11 @@ impl Chat {
         self.recorded.retain(|named, _| turns.iter().any(|turn| turn.id == *named));
     }
 
-    /// Whether the end of the host broke the latest turn: the stored list of chats does not know that it failed, or says so.
-    pub fn was_broken(&self, kept: &KeptChat) -> bool {
+    /// Whether the host was killed in the latest turn: the stored list of chats does not know that it failed.
+    pub fn was_killed(&self, kept: &KeptChat) -> bool {
         let last = self.state.turns.last().filter(|turn| turn.state == TurnState::Error);
         let error = last.and_then(|turn| turn.response_parts.iter().rev().find_map(error_of));
-        error.is_some_and(|error| error == HOST_STOPPED) && (!kept.failed || kept.broken)
+        error.is_some_and(|error| error == HOST_STOPPED) && !kept.failed
     }
 
     /// Whether every turn of the chat failed.
@@ -501,7 +501,6 @@ impl Chat {
             worker_of: lead.map(str::to_owned),
             activity: self.stored_activity.clone(),
             failed: self.has_failed() || self.is_broken,
-            broken: self.is_broken,
             queued: self
                 .state
                 .queued_messages

@@ -388,7 +388,7 @@ impl Actor {
     pub(super) async fn forget_chat(&mut self, mut chat: Chat) {
         let removed = SessionChatRemovedAction { chat: chat.uri.clone() };
         self.apply_session(StateAction::SessionChatRemoved(removed), None);
-        if chat.state.changesets.is_some() || chat.state.canvases.is_some() {
+        if chat.has_reports() {
             self.deferred.add(DeferredPart::Reported);
         }
         self.flush_out();

@@ -72,10 +72,16 @@ impl Actor {
             self.flush_gathered(at);
             if self.chats[at].running().is_some() {
                 let charged = self.charge_running(at);
+                // Stored as failed, and as doing nothing.
                 self.chats[at].is_broken = true;
+                self.chats[at].stored_activity = None;
                 self.deferred.add(DeferredPart::Chats);
                 futures::join!(charged, self.keep_running_turn(at));
             }
+        }
+        if self.chats.iter().any(|chat| chat.is_broken) && self.state.activity.take().is_some() {
+            self.dirty = true;
+            self.deferred.add(DeferredPart::Session);
         }
         self.settle();
         self.settle_writes().await;

@@ -22,6 +22,7 @@ use super::client_actions::{Refused, refuse};
 use super::deferred::DeferredPart;
 use super::mailbox::{Dispatch, ToSession};
 use super::{Resting, SessionEntry, Sessions};
+use crate::core::message::run_of;
 use crate::core::outbox::Outbox;
 use crate::users::principal::Principal;
 
@@ -112,10 +113,9 @@ impl Sessions {
             // A sleeping session reads the token when it wakes, which it does for a message that waits for the token.
             let (lender, resource, token) = (lender.clone(), resource.to_owned(), token.to_owned());
             let lent = ToSession::TokenLent { lender, resource, token };
-            if entry.waits_for_token.swap(false, Ordering::AcqRel) {
+            let is_awake = matches!(&*entry.mailbox.lock(), Resting::Open(..));
+            if is_awake || entry.waits_for_token.load(Ordering::Acquire) {
                 self.tell(&entry, lent);
-            } else if let Resting::Open(mailbox, _) = &*entry.mailbox.lock() {
-                let _ = mailbox.send(lent);
             }
         }
     }
@@ -225,6 +225,7 @@ impl Actor {
                 if Some(&lender) != self.lender_of(&self.chats[at]).as_ref() {
                     self.chats[at].lender = Some(Box::new(lender));
                     self.deferred.add(DeferredPart::Chats);
+                    self.forget_lenders();
                 }
                 tokens
             }
@@ -243,10 +244,16 @@ impl Actor {
         }
     }
 
+    /// Forgets clients that lend nothing and are asked for nothing any more.
+    fn forget_lenders(&self) {
+        let asked: Vec<Lender> = self.chats.iter().filter_map(|chat| self.lender_of(chat)).collect();
+        let mut lent = self.entry.lent_tokens.lock();
+        lent.0.retain(|(lender, tokens)| !tokens.is_empty() || asked.contains(lender));
+    }
+
     /// Whether a message waits for a token of the client that lends them to its chat, which is asked for one.
     pub(super) fn waits_for_token(&self, at: usize) -> bool {
         let Some((agent, lender)) = self.lacks_tokens(at) else { return false };
-        self.entry.waits_for_token.store(true, Ordering::Release);
         let tokens = self.sessions.lent_by(&self.entry, &lender);
         for open in self.sessions.access.clients.open() {
             if open.client_id().as_ref() == Some(&lender.client) && open.owner() == lender.owner {
@@ -256,6 +263,14 @@ impl Actor {
             }
         }
         true
+    }
+
+    /// Whether the first queued message of a chat waits for a token.
+    pub(super) fn any_waits_for_token(&self) -> bool {
+        (0..self.chats.len()).any(|at| {
+            let first = self.first_queued(at).filter(|first| run_of(&first.message).is_none());
+            first.is_some() && self.lacks_tokens(at).is_some()
+        })
     }
 
     /// Checks that a chat's backend has the tokens that it requires, for work that the host begins.

@@ -41,6 +41,8 @@ const ANSWER: Duration = Duration::from_secs(60);
 /// The change of a session's size from which its charge is updated.
 const STEP: usize = 4 * 1024;
 
+/// The memory that a backend's name of a turn takes at most, with the turn's id.
+const RECORDED: usize = 512;
 /// Maximum number of queued messages in a chat.
 const MOST_QUEUED: usize = 64;
 /// Maximum total size of a chat's queued messages and draft; a change of one of them stores all.
@@ -293,7 +295,11 @@ impl Actor {
     /// Returns an upper bound of the memory of the session's state.
     pub(super) fn measure(&mut self) -> usize {
         let own = self.memory.size.at_most(&self.state).memory() + 2 * self.memory.annotations;
-        own + self.chats.iter_mut().map(|chat| chat.size.at_most(&chat.state).memory()).sum::<usize>()
+        let of_chat = |chat: &mut Chat| {
+            let beside = chat.context.as_ref().map_or(0, String::len) + chat.recorded.len() * RECORDED;
+            chat.size.at_most(&chat.state).memory() + beside
+        };
+        own + self.chats.iter_mut().map(of_chat).sum::<usize>()
     }
 
     /// Checks whether a chat may have another waiting message: a queued one, or the draft, which has no id. The message

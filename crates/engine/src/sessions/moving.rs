@@ -80,7 +80,6 @@ impl Actor {
         let uri = self.chats[at].uri.clone();
         self.may_follow(&uri, after)?;
         self.put_after(&uri, after);
-        self.deferred.add(DeferredPart::Reported);
         self.stored_session(self.keep_chats()).await;
         Ok(())
     }
@@ -164,7 +163,9 @@ impl Actor {
             self.apply_session(StateAction::SessionChatAdded(SessionChatAddedAction { summary }), None);
         }
         self.put_after(&uri, after);
-        self.deferred.add(DeferredPart::Reported);
+        if self.chats[at..at + count].iter().any(Chat::has_reports) {
+            self.deferred.add(DeferredPart::Reported);
+        }
         self.stored_session(self.keep_chats()).await;
         if self.chats.iter().any(|chat| !chat.state.turns.is_empty())
             && let Some(draft) = self.begin_draft()

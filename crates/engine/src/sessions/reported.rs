@@ -14,6 +14,7 @@ use ostler_protocol::wire::state::{
 use serde::{Deserialize, Serialize};
 
 use super::actor::Actor;
+use super::awake_limit::has_some;
 use super::chat::Chat;
 use super::deferred::DeferredPart;
 use super::directory_facts::PULL_REQUEST;
@@ -22,7 +23,7 @@ use super::directory_facts::PULL_REQUEST;
 pub(super) const ARTIFACTS: &str = "agentHost/sessionArtifacts";
 
 /// What is stored of it. The members are those of the protocol's states.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Reported {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -36,7 +37,7 @@ pub(super) struct Reported {
     chats: BTreeMap<String, ReportedChat>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ReportedChat {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -86,8 +87,9 @@ impl Actor {
         if is_reported(action) {
             self.deferred.add(DeferredPart::Reported);
         }
-        let runs = self.chats.iter().any(|chat| chat.running().is_some());
-        if matches!(action, StateAction::SessionActivityChanged(_)) && !runs {
+        if matches!(action, StateAction::SessionActivityChanged(_))
+            && self.chats.iter().all(|chat| chat.running().is_none())
+        {
             self.deferred.add(DeferredPart::Session);
         }
     }
@@ -127,7 +129,7 @@ impl Actor {
                 changesets: chat.state.changesets.clone().unwrap_or_default(),
                 canvases: chat.state.canvases.clone().unwrap_or_default(),
             };
-            (reported != ReportedChat::default()).then(|| (chat.uri.clone(), reported))
+            chat.has_reports().then(|| (chat.uri.clone(), reported))
         };
         Reported {
             customizations: listed.filter(|listed| !self.client_plugins.lists(listed)).cloned().collect(),
@@ -174,6 +176,13 @@ impl Actor {
             .store()
             .map(|store| store.set_artifacts.within(limit::STORE, (self.entry.id.clone(), artifacts)));
         self.keeping(&self.entry.uri, write)
+    }
+}
+
+impl Chat {
+    /// Whether the chat has what is stored here.
+    pub fn has_reports(&self) -> bool {
+        has_some(self.state.changesets.as_deref()) || has_some(self.state.canvases.as_deref())
     }
 }
 

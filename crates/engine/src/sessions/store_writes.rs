@@ -142,7 +142,7 @@ impl Actor {
         chat.end.written(self.keeping(&chat.uri, write))
     }
 
-    /// Stores a turn again that has ended.
+    /// Stores a turn that has ended, with the backend's name of it.
     pub(super) fn keep_named_turn(
         &self,
         at: usize,
@@ -161,18 +161,8 @@ impl Actor {
 
     /// Stores all turns of a chat. The future returns whether the writes succeeded.
     pub(super) fn keep_turns(&self, at: usize) -> impl Future<Output = bool> + Send + use<> {
-        let set_turn = self.core.turn_store().and_then(|store| store.set_turn.as_ref());
-        let chat = &self.chats[at];
-        let write = |(place, turn): (usize, &Turn)| {
-            let sender = super::senders::sender_of(&turn.message);
-            let turn = chat.kept_turn(turn.clone(), sender);
-            let stored = (self.entry.id.clone(), chat.uri.clone(), place as u64, turn);
-            self.keeping(&chat.uri, set_turn.map(|set_turn| set_turn.within(limit::STORE, stored)))
-        };
-        let writes: Vec<_> = match set_turn {
-            Some(_) => chat.state.turns.iter().enumerate().map(write).collect(),
-            None => Vec::new(),
-        };
+        let places = 0..self.chats[at].state.turns.len();
+        let writes: Vec<_> = places.map(|place| self.keep_named_turn(at, place)).collect();
         async move { futures::future::join_all(writes).await.into_iter().all(|kept| kept) }
     }
 

@@ -99,7 +99,7 @@ async fn woken(
     let position = |is: fn(&KeptChat) -> bool| stored.iter().position(|(kept, _)| is(kept));
     let default = position(|kept| kept.default).or_else(|| position(|kept| kept.worker_of.is_none()));
     let numbers: HashMap<String, u64> = stored.iter().map(|(kept, _)| kept.uri.clone()).zip(0..).collect();
-    let (mut chats, mut has_changed, mut broken) = (Vec::new(), false, Vec::new());
+    let (mut chats, mut has_changed, mut killed) = (Vec::new(), false, Vec::new());
     for (kept, turns) in stored {
         let number = chats.len() as u64;
         let audience = sessions.core.fanout.audience(&kept.uri);
@@ -111,8 +111,8 @@ async fn woken(
             chat.state.interactivity = Some(ChatInteractivity::ReadOnly);
         }
         let queued = chat.state.queued_messages.as_ref().map_or(0, Vec::len);
-        if chat.was_broken(&kept) {
-            broken.push((chats.len(), kept.broken));
+        if chat.was_killed(&kept) {
+            killed.push(chats.len());
         }
         has_changed |=
             chat.has_failed() != kept.failed || kept.starting.is_some() || kept.queued.len() != queued;
@@ -145,15 +145,12 @@ async fn woken(
         actor.remove_disconnected();
         actor.sync_client_plugins();
     }
-    if !broken.is_empty() {
-        actor.state.activity = None;
+    if !killed.is_empty() && actor.state.activity.take().is_some() {
+        actor.deferred.add(DeferredPart::Session);
     }
-    for (at, is_charged) in broken {
-        if !is_charged {
-            let charged = actor.charge_turn(at);
-            actor.write_unwaited(charged);
-        }
-        actor.deferred.add(DeferredPart::Chats);
+    for at in killed {
+        let charged = actor.charge_turn(at);
+        actor.write_unwaited(charged);
     }
     if has_changed {
         // The host was killed in a turn, or the messages of runs waited, which start anew.

@@ -369,6 +369,11 @@ async fn a_broken_turn_leaves_nothing_open_and_the_queue_goes_on() {
         world.queue("q2").await;
         tokio::time::sleep(Duration::from_secs(30)).await;
         world.disturb(how).await;
+        if how == Disturbance::Stops {
+            // Listed before anybody opens it, unless its queue goes on first.
+            let status = world.row().await["status"].clone();
+            assert!([json!(2), json!(8)].contains(&status), "{status}");
+        }
         // A new message does not overtake those that waited.
         world.watch().await;
         let chat = world.chat.clone();
@@ -553,6 +558,28 @@ async fn what_a_backend_reported_can_be_used_while_none_runs() {
     }
 }
 
+/// A server is shown as it is where the backend that was to start it cannot start, and is not started for nobody.
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_backend_does_not_start_has_failed() {
+    let mut world = World::new().await;
+    report(&mut world).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    world.disturb(Disturbance::Stops).await;
+    world.watch().await;
+    world.stage.fail_starts(1);
+    world.dispatch(SESSION, json!({ "type": "session/mcpServerStartRequested", "id": "off" })).await;
+    let failed = world.client.actions_until("session/mcpServerStateChanged").await.pop().unwrap();
+    let state = &failed["action"]["state"];
+    assert_eq!(
+        [&state["kind"], &state["error"]["message"]],
+        ["error", "the stage does not start"],
+        "{failed}"
+    );
+    // Another attempt starts one.
+    world.dispatch(SESSION, json!({ "type": "session/mcpServerStartRequested", "id": "off" })).await;
+    assert_eq!(world.stage.wait_told("startMcpServer").await, "off");
+}
+
 /// A client that only watches something else stays active while the session sleeps, and has left if it disconnects then.
 #[tokio::test(start_paused = true)]
 async fn a_connected_client_stays_active_while_the_session_sleeps() {
@@ -641,6 +668,37 @@ async fn a_backend_that_needs_a_token_does_not_start_without_one() {
         let credentials = world.stage.start(starts).credentials.unwrap();
         assert_eq!(credentials[BARN], "hay", "{how:?}");
     }
+}
+
+/// A message that waits for a token wakes its session when the token comes.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_sleeps_wakes_for_the_token_that_its_queue_waits_for() {
+    let stage = Stage::default().with_plain_chats().needing(BARN);
+    let own = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
+    let store = at_once(Arc::new(own).into_point());
+    let first = host(&stage, &store).await;
+    let mut client = connected(&first).await;
+    lend(&mut client).await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    let chat = uri::default_chat(SESSION);
+    let mut world = World { stage, store, host: first, client, chat, seq: 0 };
+    world.watch().await;
+    world.begin("t1").await;
+    world.end("t1").await;
+    world.disturb(Disturbance::Stops).await;
+    world.watch().await;
+    world.queue("q1").await;
+    world.disturb(Disturbance::Sleeps).await;
+    let begun = |world: &World| world.stage.told().iter().any(|told| told["begin"][1] == "q1");
+    assert!(!begun(&world));
+    lend(&mut world.client).await;
+    for _ in 0..1000 {
+        if begun(&world) {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(begun(&world));
 }
 
 /// Another client of the same user may bring the token that the one that created the session no longer does.

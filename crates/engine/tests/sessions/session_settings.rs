@@ -13,6 +13,16 @@ fn object(value: Value) -> JsonObject {
     value.as_object().cloned().unwrap()
 }
 
+/// A session of a backend that does nothing.
+fn quiet_session() -> AgentSession {
+    AgentSession {
+        begin: Call::now(|_| Ok(())),
+        cancel: Call::now(|_| Ok(())),
+        close: Call::now(|_| Ok(())),
+        ..AgentSession::default()
+    }
+}
+
 /// A backend with a setting `branch` of its own and commands.
 fn backend() -> Plugin {
     Plugin::new("@test/backend", |host, _| {
@@ -22,14 +32,7 @@ fn backend() -> Plugin {
                 display_name: "Backend".into(),
                 schema: Call::now(|()| Ok(json!({ "properties": { "branch": { "title": "The backend's" } } }))),
                 defaults: Call::now(|()| Ok(JsonObject::new())),
-                create: Call::now(|_| {
-                    Ok(AgentSession {
-                        begin: Call::now(|_| Ok(())),
-                        cancel: Call::now(|_| Ok(())),
-                        close: Call::now(|_| Ok(())),
-                        ..AgentSession::default()
-                    })
-                }),
+                create: Call::now(|_| Ok(quiet_session())),
                 probe: Some(Call::now(|()| {
                     let command = |name: &str, description: Option<&str>| OfferedCommand {
                         name: name.to_owned(),
@@ -363,14 +366,7 @@ async fn settings_come_in_the_order_of_their_declarations() {
                     display_name: "Ordered".into(),
                     schema: Call::now(move |()| Ok(schema.clone())),
                     defaults: Call::now(|()| Ok(JsonObject::new())),
-                    create: Call::now(|_| {
-                        Ok(AgentSession {
-                            begin: Call::now(|_| Ok(())),
-                            cancel: Call::now(|_| Ok(())),
-                            close: Call::now(|_| Ok(())),
-                            ..AgentSession::default()
-                        })
-                    }),
+                    create: Call::now(|_| Ok(quiet_session())),
                     ..Agent::default()
                 })
             })

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use ostler_contract::points::{Emit, Usage, UsageEntry, UsageQuery};
+use ostler_contract::points::{Emit, SessionStore, Usage, UsageEntry, UsageQuery};
 use ostler_contract::{Call, Value, json};
 use ostler_engine::usage::UsagePer;
 use ostler_engine::users::UsersFile;
 use ostler_engine::{People, Principal};
-use ostler_ports::{SqliteUsage, StateDb};
+use ostler_ports::{SqliteSessions, SqliteUsage, StateDb};
 use ostler_protocol::error::code;
 use ostler_protocol::uri;
 use ostler_testkit::{Builder, MemoryHost, RawClient, SIGN_IN, Stage};
@@ -270,4 +270,71 @@ async fn the_scheme_is_read_and_never_written() {
     assert_eq!(read(&mut root, "usage://user%3Aada/year").await.unwrap_err()["code"], code::NOT_FOUND);
     let write = json!({ "uri": "usage://user%3Aada", "data": "0", "encoding": "utf-8" });
     assert_eq!(root.request("resourceWrite", write).await.unwrap_err()["message"], "usage: cannot write");
+}
+
+/// A turn that the end of the host breaks is put down once: at the stop, or when its session wakes after a kill, and not again when
+/// it goes on without another report.
+#[tokio::test]
+async fn a_turn_that_the_end_of_the_host_breaks_is_put_down_once() {
+    for kills in [false, true] {
+        let (stage, usage) = (Stage::default().naming_conversations().resuming(), store());
+        let sessions = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
+        let sessions = Arc::new(sessions).into_point();
+        let first = builder(&stage, &usage).sessions(sessions.clone()).start().await;
+        let mut client = anyone(&first).await;
+        client.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
+        let chat = uri::default_chat("stage:/1");
+        client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        let begin = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "go" } });
+        client.dispatch(&chat, 1, begin).await;
+        stage.wait_begun("t").await;
+        let tokens = json!({ "inputTokens": 100 });
+        stage.emit(0, Emit::Chat, json!({ "type": "chat/usage", "turnId": "t", "usage": tokens }));
+        client.actions_until("chat/usage").await;
+        if kills {
+            // The running turn is stored from time to time.
+            tokio::time::pause();
+            tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+            tokio::time::resume();
+            while !stored_usage(&sessions, &chat).await {
+                tokio::task::yield_now().await;
+            }
+        } else {
+            first.host.stop().await;
+            first.host.close().await;
+        }
+        let second = builder(&stage, &usage).sessions(sessions.clone()).start().await;
+        let mut client = anyone(&second).await;
+        client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        while records(&usage).await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        client.dispatch(&chat, 2, json!({ "type": "chat/turnResume", "turnId": "t" })).await;
+        stage.wait_told("resume").await;
+        let latest = stage.started() - 1;
+        stage.emit(latest, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }));
+        client.actions_until("chat/turnComplete").await;
+        // A later turn, whose usage is put down after that.
+        let begin = json!({ "type": "chat/turnStarted", "turnId": "u", "message": { "text": "go" } });
+        client.dispatch(&chat, 3, begin).await;
+        stage.wait_begun("u").await;
+        stage.emit(
+            latest,
+            Emit::Chat,
+            json!({ "type": "chat/usage", "turnId": "u", "usage": { "inputTokens": 7 } }),
+        );
+        stage.emit(latest, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": "u", "duration": 1 }));
+        client.actions_until("chat/turnComplete").await;
+        while records(&usage).await.len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        let turns: Vec<_> = records(&usage).await.into_iter().filter_map(|entry| entry.turn).collect();
+        assert_eq!(turns.iter().filter(|turn| *turn == "t").count(), 1, "kills: {kills}: {turns:?}");
+        drop(first);
+    }
+}
+
+async fn stored_usage(sessions: &SessionStore, chat: &str) -> bool {
+    let turns = sessions.turns.as_ref().unwrap().unbounded(("1".to_owned(), chat.to_owned())).await.unwrap();
+    turns.last().is_some_and(|kept| kept.turn.usage.is_some())
 }
