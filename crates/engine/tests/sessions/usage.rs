@@ -296,9 +296,7 @@ async fn a_turn_that_the_end_of_the_host_breaks_is_put_down_once() {
             tokio::time::pause();
             tokio::time::sleep(std::time::Duration::from_secs(6)).await;
             tokio::time::resume();
-            while !stored_usage(&sessions, &chat).await {
-                tokio::task::yield_now().await;
-            }
+            until("the running turn is stored", async || stored_usage(&sessions, &chat).await).await;
         } else {
             first.host.stop().await;
             first.host.close().await;
@@ -306,9 +304,7 @@ async fn a_turn_that_the_end_of_the_host_breaks_is_put_down_once() {
         let second = builder(&stage, &usage).sessions(sessions.clone()).start().await;
         let mut client = anyone(&second).await;
         client.request("subscribe", json!({ "channel": chat })).await.unwrap();
-        while records(&usage).await.is_empty() {
-            tokio::task::yield_now().await;
-        }
+        until("the broken turn is put down", async || !records(&usage).await.is_empty()).await;
         client.dispatch(&chat, 2, json!({ "type": "chat/turnResume", "turnId": "t" })).await;
         stage.wait_told("resume").await;
         let latest = stage.started() - 1;
@@ -325,12 +321,21 @@ async fn a_turn_that_the_end_of_the_host_breaks_is_put_down_once() {
         );
         stage.emit(latest, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": "u", "duration": 1 }));
         client.actions_until("chat/turnComplete").await;
-        while records(&usage).await.len() < 2 {
-            tokio::task::yield_now().await;
-        }
+        until("the later turn is put down", async || {
+            records(&usage).await.iter().any(|entry| entry.turn.as_deref() == Some("u"))
+        })
+        .await;
         let turns: Vec<_> = records(&usage).await.into_iter().filter_map(|entry| entry.turn).collect();
         assert_eq!(turns.iter().filter(|turn| *turn == "t").count(), 1, "kills: {kills}: {turns:?}");
         drop(first);
+    }
+}
+
+async fn until(what: &str, is: impl AsyncFn() -> bool) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !is().await {
+        assert!(std::time::Instant::now() < end, "{what}");
+        tokio::task::yield_now().await;
     }
 }
 
