@@ -432,6 +432,11 @@ export interface Start {
     context?: string;
     /** The known turns. */
     seed?: Turn[];
+    /**
+     * The hidden context before the text of the first turn, if a backend has received it: who begins anew from `seed` needs it,
+     * and who continues the conversation of `resume` has it.
+     */
+    seedContext?: string;
     /** Records the backend's name of a turn. */
     onTurnRecorded(turnId: string, transcriptId: string): void;
     /** Tokens by protected resource, of the requesting connection only. */
@@ -655,7 +660,7 @@ export interface AgentSession {
      * one. The host asks at the start, once a turn has begun and when one has ended, and stores the latest.
      */
     agentId?(): Awaitable<string | null | undefined>;
-    /** Continues the latest turn, which failed; `false` rejects. */
+    /** Continues the latest turn, which failed; `false` rejects. The usage that it reports then is what it uses from here on. */
     resume?(turnId: string): Awaitable<boolean>;
     /** Adds a message to the running turn; `false` rejects. */
     steer?(id: string, text: string, attachments?: MessageAttachment[]): Awaitable<boolean>;
@@ -1777,8 +1782,9 @@ export interface SessionStore {
     /** The ids of the sessions with `draft`. */
     drafts?(): Awaitable<string[]>;
     /**
-     * The ids of the sessions with a chat that has `queued` or `starting`, whose messages the host sends to their agents after its
-     * start. Without it, they wait until somebody uses the session.
+     * The ids of the sessions with a chat that has `queued` or `starting`, or with a turn that is `running`. After its start the
+     * host sends the messages to their agents, and lists the turns as failed; in a cluster, also when another host is lost.
+     * Sessions that another host is serving can be omitted. Without it, all this waits until somebody uses the session.
      */
     waiting?(): Awaitable<string[]>;
     /** The number of sessions. Without it, the host counts `sessions()`. */
@@ -1988,6 +1994,8 @@ export interface ListedPlace {
 export interface KeptTurn {
     /** The turn. A running turn is stored as failed, which is its state after a crash. */
     turn: Turn;
+    /** Whether it was running when it was stored. */
+    running?: boolean;
     /** The sender. */
     sender?: string;
     /** The backend's name of the turn. */

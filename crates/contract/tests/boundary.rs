@@ -374,6 +374,7 @@ fn live_handles_cross_both_ways_and_are_released_on_drop() {
         rewind_at: None,
         context: None,
         seed: None,
+        seed_context: None,
         on_turn_recorded: Func::new(|_| Ok(())),
         credentials: None,
     };

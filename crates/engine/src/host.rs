@@ -88,7 +88,7 @@ impl Host {
         if self.workspace.terminal_store().is_some() {
             self.core.root.serve_terminals();
         }
-        self.follow_cluster();
+        let hosts_changed = self.follow_cluster();
         self.follow_validity();
         self.sessions.open_sessions().await;
         if self.core.cluster().is_some() {
@@ -103,7 +103,7 @@ impl Host {
         self.automations.clone().load_automations().await;
         tasks::spawn(self.core.clone().probe_agents());
         // The runs are known by now, so that those whose messages wait are told apart.
-        tasks::spawn(self.sessions.clone().continue_waiting());
+        tasks::spawn(self.sessions.clone().continue_unfinished(hosts_changed));
     }
 
     /// Disconnects every client.

@@ -444,6 +444,7 @@ fn start(held: &Arc<()>) -> Start {
         rewind_at: None,
         context: None,
         seed: None,
+        seed_context: None,
         on_turn_recorded: Func::new(move |_| {
             let _held = &records;
             Ok(())

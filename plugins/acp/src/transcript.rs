@@ -12,14 +12,16 @@ pub const RETAINED: usize = LIMIT / 4;
 /// The latest turns of a conversation.
 #[derive(Debug, Default)]
 pub struct Transcript {
+    /// The hidden context before the first message, which is as large as the host lets it be.
+    context: Option<String>,
     turns: VecDeque<(String, String)>,
     size: usize,
 }
 
 impl Transcript {
-    /// Creates it from turns of the host.
-    pub fn of(turns: &[Turn]) -> Self {
-        let mut transcript = Self::default();
+    /// Creates it from turns of the host, and the hidden context that an agent has received before the first one.
+    pub fn of(turns: &[Turn], context: Option<String>) -> Self {
+        let mut transcript = Self { context, ..Self::default() };
         for turn in turns {
             let answer: String = turn
                 .response_parts
@@ -32,6 +34,11 @@ impl Transcript {
             transcript.add(&turn.message.text, &answer);
         }
         transcript
+    }
+
+    /// Adds hidden context that the agent has received.
+    pub fn add_context(&mut self, context: String) {
+        self.context = Some(context);
     }
 
     /// Adds a turn, and drops the oldest beyond the limit.
@@ -62,15 +69,13 @@ impl Transcript {
 
     /// Returns the text for an agent before the next message; `None` if there are no turns.
     pub fn text(&self) -> Option<String> {
-        let turns: Vec<String> = self
-            .turns
-            .iter()
-            .map(|(message, answer)| format!("User: {message}\n\nAssistant: {answer}"))
-            .collect();
-        (!turns.is_empty()).then(|| {
+        let turns =
+            self.turns.iter().map(|(message, answer)| format!("User: {message}\n\nAssistant: {answer}"));
+        let parts: Vec<String> = self.context.iter().cloned().chain(turns).collect();
+        (!self.turns.is_empty()).then(|| {
             format!(
                 "The conversation so far, which an earlier process of yours had:\n\n{}\n\nIt continues with the next message.",
-                turns.join("\n\n")
+                parts.join("\n\n")
             )
         })
     }

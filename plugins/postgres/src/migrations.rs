@@ -37,6 +37,7 @@ const MIGRATIONS: &[Migration] = &[
     },
     Migration { name: "host_keys", sql: include_str!("migrations/0007_host_keys.sql"), needs: 7 },
     Migration { name: "vacuum", sql: include_str!("migrations/0008_vacuum.sql"), needs: 7 },
+    Migration { name: "unfinished", sql: include_str!("migrations/0009_unfinished.sql"), needs: 7 },
 ];
 /// The number of the migration after which hosts store how many migrations they know.
 const KNOWS: usize = 8;

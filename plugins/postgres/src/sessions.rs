@@ -113,6 +113,15 @@ const FORGET: &str = "WITH own AS (
      files AS (DELETE FROM attachments USING own WHERE attachments.session = own.session)
      SELECT count(*) FROM own";
 
+/// Selects the sessions with messages that wait, and with turns that were running, unless another host is alive that owns them.
+const UNFINISHED: &str =
+    "SELECT session FROM (SELECT session FROM waiting_sessions UNION SELECT session FROM running_turns) AS unfinished
+     WHERE NOT EXISTS (
+         SELECT 1 FROM session_heads heads JOIN host ON host.incarnation = heads.owner
+         WHERE heads.session = unfinished.session AND heads.owner <> $1 AND host.expires_at > clock_timestamp()
+     )
+     ORDER BY session";
+
 /// Sessions in the database.
 pub struct Sessions {
     database: Arc<Database>,
@@ -307,11 +316,8 @@ impl Sessions {
     fn waiting(self: &Arc<Self>) -> Pending<Vec<String>> {
         let store = self.clone();
         Box::pin(async move {
-            let sql = "SELECT session FROM session_parts
-                 WHERE part = 'chats'
-                    AND (strpos(value, '\"queued\":[') > 0 OR strpos(value, '\"starting\":{') > 0)
-                 ORDER BY session";
-            let rows = store.database.scan(sql, vec![]).await?;
+            let me: Param = Box::new(store.database.lease.incarnation().to_string());
+            let rows = store.database.scan(UNFINISHED, vec![me]).await?;
             Ok(rows.iter().map(|row| row.get(0)).collect())
         })
     }

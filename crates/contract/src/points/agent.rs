@@ -290,6 +290,9 @@ pub struct Start {
     pub context: Option<String>,
     /// The known turns.
     pub seed: Option<Vec<Turn>>,
+    /// The hidden context before the text of the first turn, if a backend has received it: who begins anew from `seed` needs it,
+    /// and who continues the conversation of `resume` has it.
+    pub seed_context: Option<String>,
     /// Records the backend's name of a turn.
     pub on_turn_recorded: Func<fn(turn_id: String, transcript_id: String)>,
     /// Tokens by protected resource, of the requesting connection only.
@@ -447,7 +450,7 @@ pub struct AgentSession {
     /// The backend's id of the conversation, which `start.resume` contains when it continues; nothing until the agent has
     /// one. The host asks at the start, once a turn has begun and when one has ended, and stores the latest.
     pub agent_id: Option<Call<fn() -> Option<String>>>,
-    /// Continues the latest turn, which failed; `false` rejects.
+    /// Continues the latest turn, which failed; `false` rejects. The usage that it reports then is what it uses from here on.
     pub resume: Option<Call<fn(turn_id: String) -> bool>>,
     /// Adds a message to the running turn; `false` rejects.
     pub steer:

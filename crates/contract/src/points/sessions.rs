@@ -53,8 +53,9 @@ pub struct SessionStore {
     pub session_of_chat: Option<Call<fn(chat: String) -> Option<String>>>,
     /// The ids of the sessions with `draft`.
     pub drafts: Option<Call<fn() -> Vec<String>>>,
-    /// The ids of the sessions with a chat that has `queued` or `starting`, whose messages the host sends to their agents after its
-    /// start. Without it, they wait until somebody uses the session.
+    /// The ids of the sessions with a chat that has `queued` or `starting`, or with a turn that is `running`. After its start the
+    /// host sends the messages to their agents, and lists the turns as failed; in a cluster, also when another host is lost.
+    /// Sessions that another host is serving can be omitted. Without it, all this waits until somebody uses the session.
     pub waiting: Option<Call<fn() -> Vec<String>>>,
     /// The number of sessions. Without it, the host counts `sessions()`.
     pub count: Option<Call<fn() -> u64>>,
@@ -377,6 +378,9 @@ pub struct KeptAttachment {
 pub struct KeptTurn {
     /// The turn. A running turn is stored as failed, which is its state after a crash.
     pub turn: Turn,
+    /// Whether it was running when it was stored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub running: bool,
     /// The sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,

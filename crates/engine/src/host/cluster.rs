@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ostler_contract::Thrown;
 use ostler_contract::cluster::{ClusterEvent, ClusterHost};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::Host;
 use crate::core::outbox::Closed;
@@ -30,9 +30,10 @@ pub struct ClusterState {
 }
 
 impl Host {
-    /// Follows the events of the cluster, if the host is in one.
-    pub(super) fn follow_cluster(&self) {
-        let Some(cluster) = self.core.cluster() else { return };
+    /// Follows the events of the cluster, if the host is in one. Returns what tells that the hosts changed.
+    pub(super) fn follow_cluster(&self) -> Arc<Notify> {
+        let hosts_changed = Arc::new(Notify::new());
+        let Some(cluster) = self.core.cluster() else { return hosts_changed };
         let (events, mut received) = mpsc::unbounded_channel();
         cluster.listen(Arc::new(move |event| {
             if matches!(
@@ -43,13 +44,17 @@ impl Host {
                 drop(events.send(event));
             }
         }));
-        let sessions = Arc::downgrade(&self.sessions);
+        let (sessions, changed) = (Arc::downgrade(&self.sessions), hosts_changed.clone());
         tasks::spawn(async move {
             while let Some(event) = received.recv().await {
                 let Some(sessions) = sessions.upgrade() else { return };
+                if matches!(event, ClusterEvent::HostsChanged | ClusterEvent::LeaseRegained) {
+                    changed.notify_one();
+                }
                 follow(&sessions, event).await;
             }
         });
+        hosts_changed
     }
 
     /// Returns the state of the cluster, if the host is in one.

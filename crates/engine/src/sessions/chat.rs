@@ -9,8 +9,8 @@ use ostler_contract::points::{KeptChat, KeptTurn, Lender, SessionFlags, Starting
 use ostler_protocol::actions::{self, Class};
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{
-    ChatInteractivity, ChatState, ChatSummary, PendingMessage, ResponsePart, SessionStatus,
-    ToolResultSubagentContent, Turn, TurnState, UsageInfo,
+    ChatInteractivity, ChatState, ChatSummary, PendingMessage, SessionStatus, ToolResultSubagentContent,
+    Turn, TurnState, UsageInfo,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -18,7 +18,6 @@ use tracing::Span;
 
 use super::backend::Backend;
 use super::size::Size;
-use super::store_writes::HOST_STOPPED;
 use super::stored_end::StoredEnd;
 use super::storing::Before;
 use super::summary::{ACTIVITY, flags_in, marks};
@@ -265,6 +264,7 @@ impl Chat {
 
     /// Restores the chat from the store.
     pub fn restore(&mut self, kept: &KeptChat, turns: Vec<KeptTurn>) {
+        let was_killed = turns.last().is_some_and(|turn| turn.running);
         for turn in &turns {
             self.record(&turn.turn.id, turn.transcript_id.as_deref());
         }
@@ -304,12 +304,12 @@ impl Chat {
         }
         self.state.turns = turns;
         let failed = self.state.turns.last().is_some_and(|turn| turn.state == TurnState::Error);
-        if failed && (kept.failed || self.was_killed(kept)) {
+        if failed && (kept.failed || was_killed) {
             self.state.status = SessionStatus::Error.bits();
         }
         self.state.status |= marks(kept.flags);
         // Nobody does what was going on when the host was killed.
-        self.stored_activity = kept.activity.clone().filter(|_| !self.was_killed(kept));
+        self.stored_activity = kept.activity.clone().filter(|_| !was_killed);
         self.state.activity.clone_from(&self.stored_activity);
     }
 
@@ -366,13 +366,6 @@ impl Chat {
         self.recorded.retain(|named, _| turns.iter().any(|turn| turn.id == *named));
     }
 
-    /// Whether the host was killed in the latest turn: the stored list of chats does not know that it failed.
-    pub fn was_killed(&self, kept: &KeptChat) -> bool {
-        let last = self.state.turns.last().filter(|turn| turn.state == TurnState::Error);
-        let error = last.and_then(|turn| turn.response_parts.iter().rev().find_map(error_of));
-        error.is_some_and(|error| error == HOST_STOPPED) && !kept.failed
-    }
-
     /// Whether every turn of the chat failed.
     pub fn has_no_answer(&self) -> bool {
         self.state.turns.iter().all(|turn| turn.state == TurnState::Error)
@@ -383,13 +376,20 @@ impl Chat {
         self.context.as_deref().filter(|_| !self.told)
     }
 
-    /// Returns a turn in its stored form.
-    pub fn kept_turn(&self, turn: Turn, sender: Option<String>) -> KeptTurn {
-        KeptTurn { sender, transcript_id: self.recorded.get(&turn.id).cloned(), turn }
+    /// Returns the hidden context that a backend has received.
+    pub fn told_context(&self) -> Option<&str> {
+        self.context.as_deref().filter(|_| self.told)
     }
 
-    /// Adds a copy of another chat's turns up to one of them, as the backend names them.
+    /// Returns a turn that is not running in its stored form.
+    pub fn kept_turn(&self, turn: Turn, sender: Option<String>) -> KeptTurn {
+        KeptTurn { sender, transcript_id: self.recorded.get(&turn.id).cloned(), turn, running: false }
+    }
+
+    /// Adds a copy of another chat's turns up to one of them, as the backend names them, and of the hidden context that they have.
     pub fn copy_turns(&mut self, from: &Self, last: usize) {
+        self.context = from.told_context().map(str::to_owned);
+        self.told = self.context.is_some();
         self.state.turns = from.state.turns[..=last].to_vec();
         for turn in &from.state.turns[..=last] {
             self.record(&turn.id, from.recorded.get(&turn.id).map(String::as_str));
@@ -518,14 +518,6 @@ impl Chat {
             lender: self.lender.as_deref().cloned(),
             modified_at: None,
         }
-    }
-}
-
-/// Returns the type of the error that a part holds.
-fn error_of(part: &ResponsePart) -> Option<&str> {
-    match part {
-        ResponsePart::Error(part) => Some(&part.error.error_type),
-        _ => None,
     }
 }
 

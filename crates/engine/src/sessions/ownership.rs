@@ -314,7 +314,7 @@ impl Sessions {
         }
     }
 
-    fn is_draining(&self) -> bool {
+    pub(super) fn is_draining(&self) -> bool {
         self.core.cluster().is_some_and(|cluster| cluster.is_draining())
     }
 

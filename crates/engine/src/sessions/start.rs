@@ -99,6 +99,7 @@ impl Actor {
             rewind_at: None,
             context: None,
             seed: None,
+            seed_context: chat.told_context().map(str::to_owned),
             on_turn_recorded: Func::new(move |(turn, transcript): (String, String)| {
                 let _ = recorded.send(ToSession::TurnRecorded { chat: number, turn, transcript });
                 Ok(())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ahp::reducers::apply_action_to_chat;
 use futures::FutureExt as _;
-use ostler_contract::points::{KeptChat, SessionFlags, SessionStore};
+use ostler_contract::points::{KeptChat, KeptTurn, SessionFlags, SessionStore};
 use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::actions::{ChatErrorAction, StateAction};
 use ostler_protocol::wire::state::{ErrorInfo, ErrorResponsePart, Turn};
@@ -20,7 +20,7 @@ pub(super) const AGAIN: [Duration; 3] =
     [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(2)];
 
 /// The type of the error of a turn that the end of the host broke.
-pub(super) const HOST_STOPPED: &str = "hostStopped";
+const HOST_STOPPED: &str = "hostStopped";
 
 /// Waits for a write. Returns whether it succeeded.
 pub(super) async fn kept(
@@ -131,10 +131,16 @@ impl Actor {
     }
 
     /// Stores the turn at index `place` of a chat.
-    fn keep_turn(&self, chat: &Chat, place: usize, turn: Turn) -> impl Future<Output = bool> + Send + use<> {
+    fn keep_turn(
+        &self,
+        chat: &Chat,
+        place: usize,
+        turn: Turn,
+        running: bool,
+    ) -> impl Future<Output = bool> + Send + use<> {
         let set_turn = self.core.turn_store().and_then(|store| store.set_turn.as_ref());
         let write = set_turn.map(|set_turn| {
-            let turn = chat.kept_turn(turn, chat.sender.clone());
+            let turn = KeptTurn { running, ..chat.kept_turn(turn, chat.sender.clone()) };
             prompt_work(text_in_turn(&turn.turn.message, &turn.turn.response_parts), || {
                 set_turn.within(limit::STORE, (self.entry.id.clone(), chat.uri.clone(), place as u64, turn))
             })
@@ -189,7 +195,7 @@ impl Actor {
         let last = chat.state.turns.last().cloned();
         let again = last.as_ref().filter(|_| self.core.cluster().is_some()).cloned();
         let again = again.map(|turn| self.keep_turn_again(chat, chat.state.turns.len() - 1, turn));
-        let kept = last.map(|turn| self.keep_turn(chat, chat.state.turns.len() - 1, turn));
+        let kept = last.map(|turn| self.keep_turn(chat, chat.state.turns.len() - 1, turn, false));
         async move {
             match (kept, again) {
                 (Some(kept), Some(again)) => kept.await || again.await,
@@ -226,7 +232,8 @@ impl Actor {
         }
     }
 
-    /// Stores the running turn in its current state. After a crash it is a failed turn.
+    /// Stores the running turn in its current state. After a crash it is a failed turn; if the end of the host breaks it, it
+    /// runs no more.
     pub(super) fn keep_running_turn(&mut self, chat: usize) -> impl Future<Output = bool> + Send + use<> {
         let duration = self.duration(chat);
         let running = self.chats[chat].as_if_failed(duration);
@@ -234,7 +241,7 @@ impl Actor {
             let place = self.chats[chat].state.turns.len();
             self.chats[chat].kept_at = tokio::time::Instant::now();
             self.chats[chat].unkept = false;
-            self.keep_turn(&self.chats[chat], place, turn)
+            self.keep_turn(&self.chats[chat], place, turn, !self.chats[chat].is_broken)
         });
         async move {
             match kept {

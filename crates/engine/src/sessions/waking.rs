@@ -105,13 +105,14 @@ async fn woken(
         let audience = sessions.core.fanout.audience(&kept.uri);
         let modified = entry.view().summary.modified_at.clone();
         let mut chat = Chat::new(number, kept.uri.clone(), "", modified, audience);
+        let was_killed = turns.last().is_some_and(|turn| turn.running);
         chat.restore(&kept, turns);
         if let Some(lead) = &kept.worker_of {
             chat.lead = numbers.get(lead).copied();
             chat.state.interactivity = Some(ChatInteractivity::ReadOnly);
         }
         let queued = chat.state.queued_messages.as_ref().map_or(0, Vec::len);
-        if chat.was_killed(&kept) {
+        if was_killed {
             killed.push(chats.len());
         }
         has_changed |=
@@ -151,6 +152,9 @@ async fn woken(
     for at in killed {
         let charged = actor.charge_turn(at);
         actor.write_unwaited(charged);
+        // It runs no more.
+        let kept = actor.keep_named_turn(at, actor.chats[at].state.turns.len() - 1);
+        actor.write_unwaited(kept);
     }
     if has_changed {
         // The host was killed in a turn, or the messages of runs waited, which start anew.

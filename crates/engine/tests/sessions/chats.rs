@@ -721,7 +721,7 @@ async fn hidden_context_comes_with_the_first_turn_that_the_backend_receives() {
     client.request("subscribe", json!({ "channel": SECOND })).await.unwrap();
     begin(&mut client, "s3").await;
     stage.wait_begun("s3").await;
-    assert_eq!(latest(&stage).context, None);
+    assert_eq!((latest(&stage).context, latest(&stage).seed_context), (None, context.clone()));
     complete(&stage, "s3");
     client.actions_until("chat/turnComplete").await;
 
@@ -730,7 +730,8 @@ async fn hidden_context_comes_with_the_first_turn_that_the_backend_receives() {
     client.actions_until("chat/truncated").await;
     begin(&mut client, "s4").await;
     stage.wait_begun("s4").await;
-    assert_eq!((latest(&stage).context, latest(&stage).seed), (context, None));
+    let start = latest(&stage);
+    assert_eq!((start.context, start.seed_context, start.seed), (context, None, None));
 }
 
 /// A store may have titles beside its list of chats, which the contract names as its own members.

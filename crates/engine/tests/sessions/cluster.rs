@@ -568,6 +568,51 @@ async fn when_the_owner_dies_clients_reconnect_and_another_host_takes_over() {
     assert!(!bystander.connection.outbox.is_closed(), "a client without sessions there stays connected");
 }
 
+/// Nobody opens the sessions of the lost host: a message waits in one, and in the other one only a turn was running.
+#[tokio::test(start_paused = true)]
+async fn what_a_lost_host_left_unfinished_goes_on_at_another_one() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    let mut maker = a.connect("maker").await;
+    let slow = json!({ "delayMs": 1000 });
+    for session in ["echo:/one", "echo:/two"] {
+        maker.request("createSession", json!({ "channel": session, "config": slow })).await.unwrap();
+        subscribe(&mut maker, &ostler_protocol::uri::default_chat(session)).await;
+        say_in(&mut maker, session, 1, "t1", "words that take some seconds until they end").await;
+        maker.actions_until("chat/responsePart").await;
+    }
+    let message = json!({ "text": "next", "origin": { "kind": "user" } });
+    let waits = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": message });
+    maker.dispatch(&chat(), 2, waits).await;
+    maker.actions_until("chat/pendingMessageSet").await;
+    inn.cluster.kill(&a);
+    eventually("the sessions have another host", || {
+        ["one", "two"].iter().all(|id| inn.cluster.owner_of(id).as_deref() == Some("b"))
+    })
+    .await;
+    let mut client = b.connect("c").await;
+    let listed = async |client: &mut RawClient| {
+        let listed = client.request("listSessions", json!({})).await.unwrap();
+        let rows = listed["items"].as_array().unwrap().iter();
+        rows.map(|row| (row["resource"].as_str().unwrap().to_owned(), row["status"].clone()))
+            .collect::<std::collections::BTreeMap<_, _>>()
+    };
+    for _ in 0..100 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if listed(&mut client).await
+            == [("echo:/one".into(), json!(8)), ("echo:/two".into(), json!(2))].into()
+        {
+            break;
+        }
+    }
+    assert_eq!(
+        listed(&mut client).await,
+        [("echo:/one".into(), json!(8)), ("echo:/two".into(), json!(2))].into()
+    );
+    let state = subscribe(&mut client, &chat()).await;
+    assert_eq!(state["state"]["activeTurn"]["message"]["text"], "next", "{state}");
+}
+
 /// The writes of a store fail while this is set.
 struct Full(Arc<AtomicBool>);
 

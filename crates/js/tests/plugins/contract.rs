@@ -47,6 +47,7 @@ fn start(heard: &Arc<Mutex<Vec<String>>>, prefix: &str, held: &Arc<()>) -> Start
         rewind_at: None,
         context: None,
         seed: None,
+        seed_context: None,
         on_turn_recorded: Func::new(move |(turn, native)| {
             recorded.lock().unwrap().push(format!("{turn} is {native}"));
             Ok(())

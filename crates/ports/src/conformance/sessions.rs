@@ -126,7 +126,12 @@ fn kept_turn(id: &str) -> KeptTurn {
         usage: None,
         state: TurnState::Complete,
     };
-    KeptTurn { turn, sender: Some("user:ada".into()), transcript_id: Some(format!("name of {id}")) }
+    KeptTurn {
+        turn,
+        running: false,
+        sender: Some("user:ada".into()),
+        transcript_id: Some(format!("name of {id}")),
+    }
 }
 
 async fn keeps_sessions(store: &SessionStore) {
@@ -343,6 +348,27 @@ async fn lists_in_pages(store: &SessionStore) {
         assert_eq!(waiting.unbounded(()).await.unwrap(), ["w1", "w2"]);
         store.set_chats.unbounded(("w1".into(), vec![KeptChat::default()])).await.unwrap();
         assert_eq!(waiting.unbounded(()).await.unwrap(), ["w2"]);
+        if let (Some(set_turn), Some(drop_turns)) = (&store.set_turn, &store.drop_turns) {
+            let set = async |session: &str, place: u64, running: bool| {
+                let turn = KeptTurn { running, ..kept_turn("\"running\":true") };
+                set_turn.unbounded((session.into(), "ahp-chat:/c".into(), place, turn)).await.unwrap();
+            };
+            set("w1", 0, false).await;
+            assert_eq!(waiting.unbounded(()).await.unwrap(), ["w2"]);
+            // In both ways, and named once.
+            set("w2", 0, true).await;
+            set("w1", 1, true).await;
+            set("w1", 1, true).await;
+            set("w3", 0, true).await;
+            set("w3", 1, true).await;
+            assert_eq!(waiting.unbounded(()).await.unwrap(), ids);
+            set("w1", 1, false).await;
+            set("w3", 0, false).await;
+            assert_eq!(waiting.unbounded(()).await.unwrap(), ["w2", "w3"]);
+            drop_turns.unbounded(("w3".into(), "ahp-chat:/c".into(), 1)).await.unwrap();
+            assert_eq!(waiting.unbounded(()).await.unwrap(), ["w2"]);
+            set("w3", 1, true).await;
+        }
         for id in ids {
             store.forget.unbounded((id.into(),)).await.unwrap();
         }

@@ -154,6 +154,29 @@ const VERSIONS: &[&str] = &["
         WHERE instr(chats, '\"queued\":[') > 0 OR instr(chats, '\"starting\":{') > 0;
 ", "
     CREATE TABLE session_reported (session TEXT PRIMARY KEY, reported TEXT NOT NULL) STRICT;
+", "
+    -- The turns that were running when they were stored. An index instead would have to read all turns when it is made. The
+    -- condition is the name of a field, as above.
+    CREATE TABLE running_turns (
+        session TEXT NOT NULL,
+        chat TEXT NOT NULL,
+        place INTEGER NOT NULL,
+        PRIMARY KEY (session, chat, place)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TRIGGER turns_begun AFTER INSERT ON turns WHEN instr(NEW.kept, '\"running\":true') > 0 BEGIN
+        INSERT INTO running_turns VALUES (NEW.session, NEW.chat, NEW.place);
+    END;
+    CREATE TRIGGER turns_resumed AFTER UPDATE OF kept ON turns
+    WHEN instr(NEW.kept, '\"running\":true') > 0 AND instr(OLD.kept, '\"running\":true') = 0 BEGIN
+        INSERT INTO running_turns VALUES (NEW.session, NEW.chat, NEW.place);
+    END;
+    CREATE TRIGGER turns_ended AFTER UPDATE OF kept ON turns
+    WHEN instr(NEW.kept, '\"running\":true') = 0 AND instr(OLD.kept, '\"running\":true') > 0 BEGIN
+        DELETE FROM running_turns WHERE session = OLD.session AND chat = OLD.chat AND place = OLD.place;
+    END;
+    CREATE TRIGGER turns_removed AFTER DELETE ON turns WHEN instr(OLD.kept, '\"running\":true') > 0 BEGIN
+        DELETE FROM running_turns WHERE session = OLD.session AND chat = OLD.chat AND place = OLD.place;
+    END;
 "];
 
 /// Rejects a database that is not from ostler, or from a newer version.

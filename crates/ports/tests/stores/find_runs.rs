@@ -30,13 +30,15 @@ async fn runs_of_an_earlier_version_are_found() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("automations")).unwrap();
     drop(StateDb::open(folder.path()).unwrap());
-    // What version 8 had: the same without what finds runs, and without what finds waiting sessions.
+    // What version 8 had: the same without what finds runs, and without what finds unfinished work.
     let path = folder.path().join("state.db");
     let db = rusqlite::Connection::open(&path).unwrap();
     db.execute_batch(
         "DROP TRIGGER automation_run_facts_added; DROP TRIGGER automation_run_facts_changed;
          DROP TRIGGER automation_run_facts_removed; DROP TABLE automation_run_facts; DROP TABLE automation_run_words;
-         DROP INDEX session_chats_waiting; DROP TABLE session_reported;",
+         DROP INDEX session_chats_waiting; DROP TABLE session_reported;
+         DROP TABLE running_turns; DROP TRIGGER turns_begun; DROP TRIGGER turns_resumed; DROP TRIGGER turns_ended;
+         DROP TRIGGER turns_removed;",
     )
     .unwrap();
     db.pragma_update(None, "user_version", 8).unwrap();

@@ -27,7 +27,12 @@ fn turn(number: usize, size: usize) -> KeptTurn {
         "id": format!("t{number}"), "state": "complete",
         "message": { "text": "x".repeat(size), "origin": { "kind": "user" } }, "responseParts": [],
     });
-    KeptTurn { turn: serde_json::from_value::<Turn>(turn).unwrap(), sender: None, transcript_id: None }
+    KeptTurn {
+        turn: serde_json::from_value::<Turn>(turn).unwrap(),
+        running: false,
+        sender: None,
+        transcript_id: None,
+    }
 }
 
 #[tokio::test]
@@ -146,8 +151,8 @@ async fn files_that_are_refused() {
         Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
     };
     version(99);
-    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 11); update ostler, or move the file away to begin anew");
-    version(11);
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 12); update ostler, or move the file away to begin anew");
+    version(12);
     StateDb::open(folder.path()).unwrap();
 
     fs::remove_file(&path).unwrap();
@@ -279,6 +284,8 @@ async fn sessions_of_an_older_database_are_listed_and_their_chats_found_and_its_
     db.execute_batch(
         "DROP TRIGGER session_chats_stored; DROP TABLE session_chat_uris; DROP INDEX sessions_listed;
          DROP INDEX sessions_drafts; DROP INDEX session_chats_waiting; DROP TABLE session_reported;
+         DROP TABLE running_turns; DROP TRIGGER turns_begun; DROP TRIGGER turns_resumed; DROP TRIGGER turns_ended;
+         DROP TRIGGER turns_removed;
          ALTER TABLE sessions DROP COLUMN draft; ALTER TABLE sessions DROP COLUMN listed_at; ALTER TABLE sessions DROP COLUMN uri;
          DROP TRIGGER automation_run_facts_added; DROP TRIGGER automation_run_facts_changed;
          DROP TRIGGER automation_run_facts_removed; DROP TABLE automation_run_facts; DROP TABLE automation_run_words;

@@ -116,7 +116,9 @@ pub fn store(own: &M) -> SessionStore {
         waiting: Some(member!(own, |member: &M, ()| {
             member.read(|tables| {
                 let stored = tables.sessions.stored().into_iter();
-                let waits = |row: &SessionRow| row.chats.iter().any(KeptChat::waits);
+                let waits = |row: &SessionRow| {
+                    row.chats.iter().any(KeptChat::waits) || row.turns.values().any(|kept| kept.running)
+                };
                 stored.filter(|(_, row)| waits(row)).map(|(id, _)| id.clone()).collect()
             })
         })),

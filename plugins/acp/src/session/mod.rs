@@ -340,7 +340,7 @@ impl Conversation {
             forms: Forms::new(shared.misfit),
             terminals: Terminals::of(&start, &cwd, directories.clone(), &shared),
             files: Files::within(directories).with(shared.buffers.of(&start.uri, start.read.clone())),
-            transcript: Transcript::of(start.seed.as_deref().unwrap_or_default()),
+            transcript: Transcript::of(start.seed.as_deref().unwrap_or_default(), start.seed_context.clone()),
             context: start.context.clone(),
             in_terminals,
             told_commands: 0,

@@ -143,7 +143,9 @@ impl Conversation {
     pub(super) async fn answered(&mut self, answer: Result<Value, Failure>) {
         self.cancel_by = None;
         if answer.is_ok() {
-            self.context = None;
+            if let Some(context) = self.context.take() {
+                self.transcript.add_context(context);
+            }
             self.stored.lock().untold = false;
             self.in_terminals.told(self.told_commands);
         }

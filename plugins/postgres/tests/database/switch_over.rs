@@ -141,7 +141,9 @@ async fn one_connection_to_a_newer_primary_moves_all_others_there() {
         .await;
         end_one(&server, last);
         until("the ended connection is used again", async || {
-            let _ = tokio::join!(save(&stores, "after"), stores.policies.list.unbounded(()));
+            // Several at a time, which need all connections that read.
+            let reads = (0..4).map(|_| stores.policies.list.unbounded(()));
+            let _ = tokio::join!(save(&stores, "after"), futures::future::join_all(reads));
             server.psql("ostler", CONNECTIONS) == "0"
         })
         .await;

@@ -13,7 +13,7 @@ use crate::support::server::Postgres;
 use crate::support::{Stores, applied_of, options_of_member, until};
 
 /// How many migrations this version knows.
-const KNOWN: usize = 8;
+const KNOWN: usize = 9;
 /// The version after this one adds something.
 const EXPANDS: Migration = Migration {
     name: "expands",
@@ -83,7 +83,7 @@ async fn a_host_of_the_version_before_goes_on_beside_one_that_adds_to_the_tables
     before.is_serving("first").await;
     let next = Host::start(&server, "next", NEXT).await.unwrap();
     let [required, compatible] = migrations(&server);
-    assert!(required.ends_with(" vacuum"), "{required}");
+    assert!(required.ends_with(" unfinished"), "{required}");
     assert_eq!(compatible, "expands");
     cluster_conformance(before.member(), next.member()).await;
 
@@ -119,7 +119,7 @@ async fn a_version_is_not_skipped_while_a_host_runs_and_a_downgrade_beyond_it_is
          this one first, or stop it"
     );
     before.is_serving("first").await;
-    assert_eq!(migrations(&server)[1], "vacuum", "nothing has changed");
+    assert_eq!(migrations(&server)[1], "vacuum unfinished", "nothing has changed");
 
     let next = Host::start(&server, "next", NEXT).await.unwrap();
     before.stores.close().await;
@@ -130,7 +130,7 @@ async fn a_version_is_not_skipped_while_a_host_runs_and_a_downgrade_beyond_it_is
     let why = refused(&server, "before", &[]).await;
     assert!(
         why.starts_with(
-            "schema ostler was written by a newer ostler (version 10, and this one knows up to 8)"
+            "schema ostler was written by a newer ostler (version 11, and this one knows up to 9)"
         ),
         "{why}"
     );
@@ -153,7 +153,7 @@ const BEFORE: [(&str, &str); 7] = [
     ("host_keys", include_str!("../../src/migrations/0007_host_keys.sql")),
 ];
 /// Statements of that version: what a running host sends, and its start.
-const OF_BEFORE: [&str; 9] = [
+const OF_BEFORE: [&str; 11] = [
     "UPDATE host SET expires_at = clock_timestamp() + interval '8 seconds', url = 'ws://before:1'
          WHERE incarnation = 'run-1' AND expires_at > clock_timestamp()",
     "SELECT write_batch('run-1', (SELECT batch + 1 FROM writer WHERE incarnation = 'run-1'))",
@@ -165,6 +165,9 @@ const OF_BEFORE: [&str; 9] = [
     "UPDATE automation_wakes SET done = true, run = 'null', outcome = uri WHERE NOT done",
     "INSERT INTO automation_runs (uri, automation, cause, ended, ended_at, bytes, run, state, work_owner, accepted_at, owner)
          SELECT gen_random_uuid()::text, 'a', NULL, true, '2026-01-01', 4, 'null', 'completed', NULL, '2026-01-01', 'run-1'",
+    "INSERT INTO session_parts VALUES ('s', 'chats', '[{\"queued\":[{}]}]')
+         ON CONFLICT (session, part) DO UPDATE SET value = excluded.value",
+    "INSERT INTO turns VALUES ('s', 'c', 0, '{}') ON CONFLICT (session, chat, place) DO UPDATE SET kept = excluded.kept",
     "DELETE FROM automation_wakes WHERE done AND at < now() - interval '2 hours'",
     "DELETE FROM changes WHERE at < now() - interval '10 minutes'",
     "INSERT INTO host (id, incarnation, expires_at, member, version, draining, vault_key, token_key)
@@ -204,10 +207,16 @@ async fn statements_of_the_version_before_run_on_the_tables_of_this_one() {
     assert!(lines.contains("the tables are in use and could not be updated, retrying"), "{lines}");
     reads.wait().unwrap();
     assert_eq!(of_before(list), listed, "the version before can start again");
-    assert_eq!(migrations(&server)[1], "vacuum");
+    assert_eq!(migrations(&server)[1], "vacuum unfinished");
     for sql in OF_BEFORE {
         of_before(sql);
     }
+    assert_eq!(
+        of_before("SELECT session FROM waiting_sessions"),
+        "s",
+        "of a session that it stored before and after"
+    );
+    assert_eq!(of_before("SELECT count(*) FROM running_turns"), "0");
     after.is_serving("first").await;
     assert_eq!(of_before("SELECT count(*) FROM host WHERE expires_at > clock_timestamp()"), "2");
     after.stores.close().await;
