@@ -323,6 +323,13 @@ async fn a_setting_of_a_new_session_that_the_agent_rejects_is_shown_as_it_is_and
         assert_eq!(last(&seen)["type"], "chat/turnComplete", "{seen:#?}");
         let shown = all(&seen, "session/configChanged");
         assert_eq!(shown.last().expect("it is shown")["config"]["level"], "a", "{value}: {shown:?}");
+        let told = format!(
+            "the agent did not take Level = {value}, which was chosen for this session, and goes on with a."
+        );
+        let told = |part: &&Value| {
+            part["part"]["content"]["markdown"].as_str().is_some_and(|text| text.contains(&told))
+        };
+        assert_eq!(all(&seen, "chat/responsePart").iter().copied().filter(told).count(), 1, "{seen:#?}");
         stage.folder.wait_for_log("setting level is left as it is: ");
         let sent =
             || std::fs::read_to_string(log.path()).unwrap().matches("session/set_config_option").count();

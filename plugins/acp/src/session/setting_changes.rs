@@ -175,9 +175,23 @@ impl Conversation {
             }
             (Chooser::Opened, Err(why)) => {
                 self.log(format_args!("setting {} is left as it is: {why}", change.id));
+                self.notify_refused(&change.id, &change.value, &why).await;
             }
             (Chooser::Turn(_) | Chooser::Opened, Ok(())) => {}
         }
+    }
+
+    /// Tells the user of the running turn that the agent goes on with another value than the one that was chosen, which may have
+    /// been a stricter one.
+    async fn notify_refused(&mut self, id: &str, chosen: &Value, why: &str) {
+        let setting = self.live.as_ref().and_then(|live| live.setting(id));
+        let (Some(setting), Some(turn)) = (setting, &mut self.turn) else { return };
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let (chosen, value, name) = (text(chosen), text(&setting.value()), &setting.option.name);
+        turn.notification(format!(
+            "Warning: the agent did not take {name} = {chosen}, which was chosen for this session, and goes on with {value}.\n\n{why}"
+        ))
+        .await;
     }
 
     /// Rejects all queued changes because the conversation ends.
