@@ -623,6 +623,31 @@ async fn an_editor_continues_with_the_daemon_that_starts_next() {
     }
 }
 
+/// The queue goes on by itself, under an id of the host's: the prompt has the end of that turn, although it can begin and end
+/// before the editor's connection is back.
+#[tokio::test]
+async fn a_prompt_that_waited_is_answered_by_the_daemon_that_starts_next() {
+    for kill in [false, true] {
+        let stage = Stage::new(json!({}));
+        let mut editor = Editor::start(&stage.folder, &[]).await;
+        let (session, _) = editor.open(&stage.work()).await;
+        editor.say(&session, "!say before").await;
+        let mut talk = joined(&stage, "desk", &session).await;
+        let interrupted = editor.prompt(&session, "!say begun\n!wait");
+        editor.until("agent_message_chunk").await;
+        let queued = editor.prompt(&session, "!say queued");
+        talk.until(&["chat/pendingMessageSet"]).await;
+        let stage = stage.restarted(kill);
+        assert!(interrupted.await.unwrap_err().contains("the host stopped"), "{kill}");
+        assert_eq!(queued.await.unwrap()["stopReason"], "end_turn", "{kill}");
+        let mut text = String::new();
+        while !text.contains("queued") {
+            text += &said(&editor.until("agent_message_chunk").await, "agent_message_chunk");
+        }
+        drop(stage);
+    }
+}
+
 #[tokio::test]
 async fn an_editor_that_reads_nothing_costs_a_bounded_amount() {
     const CHUNK: usize = 64 << 10;

@@ -1,13 +1,26 @@
 //! Prompts and their cancellation: actions that the bridge dispatches.
 
 use ostler_contract::{Value, json};
+use ostler_protocol::names;
 use ostler_protocol::wire::actions::StateAction;
+use ostler_protocol::wire::state::Message;
 
 use tokio::sync::oneshot;
 
 use super::{Bridge, Prompt, Sent, TaskEvent, Waits};
 use crate::acp::content;
 use crate::acp::editor_connection::{Failure, Request};
+
+/// The key under which a message has the id of its prompt. The turn of a queued message has another id, of which an editor that
+/// was not connected hears nothing.
+fn prompt_key() -> String {
+    names::meta_key("prompt")
+}
+
+/// Returns the id of the prompt whose message this is, if it is one of an editor.
+pub(super) fn prompt_of(message: &Message) -> Option<&str> {
+    message.meta.as_ref()?.get(&prompt_key())?.as_str()
+}
 
 impl Bridge {
     pub(super) async fn prompt(&mut self, request: Request, session: &str) {
@@ -25,6 +38,7 @@ impl Bridge {
             message["model"] = json!({ "id": model });
         }
         let id = uuid::Uuid::new_v4().to_string();
+        message["_meta"][prompt_key()] = id.as_str().into();
         // During another client's turn, the host queues this one.
         let waits = match open.chat.active_turn {
             Some(_) => Waits::InQueue,

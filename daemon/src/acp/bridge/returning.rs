@@ -7,6 +7,7 @@ use ostler_contract::json;
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::{ChatState, ResponsePart, SnapshotState, Turn, TurnState};
 
+use super::prompting::prompt_of;
 use super::{Bridge, Open, Waits};
 use crate::acp::content;
 use crate::acp::editor_connection::{Failure, take_back};
@@ -48,6 +49,13 @@ impl Bridge {
         let running = now.chat.active_turn.clone();
         let queued: Vec<String> =
             now.chat.queued_messages.iter().flatten().map(|queued| queued.id.clone()).collect();
+        let begun = turns.iter().map(|turn| (&turn.message, &turn.id));
+        for (message, turn) in begun.chain(running.iter().map(|turn| (&turn.message, &turn.id))) {
+            // A queued message was started meanwhile.
+            if let Some(prompt) = prompt_of(message).and_then(|prompt| now.prompts.remove(prompt)) {
+                now.prompts.insert(turn.clone(), prompt);
+            }
+        }
         self.open.insert(session.clone(), now);
         self.announce_files(&session);
         for turn in turns {
