@@ -2,10 +2,10 @@
 //! WebSocket, stdio and plugins' connections use it.
 
 mod identity;
+mod leaving;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use ostler_contract::Charge;
@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use crate::core::fanout::Subscriber;
 use crate::core::ids::ConnectionId;
 use crate::core::long_work::long_work;
-use crate::core::outbox::{Closed, Outbox};
+use crate::core::outbox::Outbox;
 use crate::core::refusals::{before_initialize, no_memory, too_many_requests};
 use crate::core::responder::{ConnectionRef, Responder};
 use crate::core::traces;
@@ -33,13 +33,10 @@ use crate::front::command_slots::Turns;
 use crate::front::commands::{provider, subject};
 use crate::front::order::{Order, Work, claimed_session};
 use crate::front::relay::{Across, Relayed};
-use crate::sessions::{Place, ToSession};
 use crate::users::Credential;
 use crate::users::clients::{Answer, Client};
 use crate::users::principal::Principal;
 
-/// How long a client can be disconnected before its active sessions are notified.
-const PRESENCE_GRACE: Duration = Duration::from_secs(30);
 /// The maximum number of unanswered requests of a connection.
 const MOST_REQUESTS: usize = 1024;
 
@@ -75,6 +72,8 @@ struct State {
     client: Option<Introduced>,
     /// The canonical URIs by the URIs from the client's requests.
     subscriptions: HashMap<String, String>,
+    /// The sessions in which it said that it is active, subscribed or not.
+    active_in: HashSet<String>,
     /// Tokens of the connection, by resource.
     credentials: BTreeMap<String, String>,
     /// How often each resource received a token, so that the expiry of an earlier one has no effect.
@@ -146,6 +145,7 @@ impl Connection {
                 signed_in_by: Credential::default(),
                 client: None,
                 subscriptions: HashMap::new(),
+                active_in: HashSet::new(),
                 credentials: BTreeMap::new(),
                 given: BTreeMap::new(),
                 closed: false,
@@ -486,56 +486,6 @@ impl Connection {
         let kind = kind_of(&self.front, &channel);
         kind.left(self, &channel);
         kind.unsubscribed(self, &channel);
-    }
-
-    /// Ends the connection: its subscriptions end immediately, its presence in sessions after a while, so that a client
-    /// can reconnect.
-    pub fn close(&self) {
-        let subscriptions = {
-            let mut state = self.state.lock();
-            if std::mem::replace(&mut state.closed, true) {
-                return;
-            }
-            std::mem::take(&mut state.subscriptions)
-        };
-        self.outbox.close(Closed::Done);
-        if let Some(relayed) = self.relayed_if_any() {
-            relayed.close();
-        }
-        self.turns.close();
-        self.requests.close();
-        for channel in subscriptions.values() {
-            self.front.sessions.unsubscribe(channel, self.id);
-            kind_of(&self.front, channel).left(self, channel);
-        }
-        self.front.resources.release_watches_of(self.id);
-        self.front.workspace.relays_left(self.id);
-        self.front.core.root.forget(self.id);
-        self.front.core.fanout.shows_lists(self.id, true);
-        self.front.access.clients.remove(self.id);
-        let client = self.client_id();
-        self.front.core.events.raise(Event::ClientDisconnect {
-            client: client.clone().unwrap_or_else(|| "anonymous".to_owned()),
-        });
-        let (Some(client), Ok(runtime)) = (client, tokio::runtime::Handle::try_current()) else { return };
-        let front = Arc::downgrade(&self.front);
-        self.front.sessions.drafts_left(&client, subscriptions.values());
-        let channels: Vec<String> = subscriptions.into_values().collect();
-        if channels.is_empty() {
-            return;
-        }
-        runtime.spawn(async move {
-            tokio::time::sleep(PRESENCE_GRACE).await;
-            let Some(front) = front.upgrade() else { return };
-            for channel in channels {
-                if let Some((entry, Place::Session)) =
-                    front.sessions.locate(&front.sessions.channel(&channel))
-                    && entry.is_awake()
-                {
-                    front.sessions.tell(&entry, ToSession::Left { client: client.clone() });
-                }
-            }
-        });
     }
 }
 

@@ -152,6 +152,7 @@ impl Actor {
                 }
                 self.chats[at].is_given = true;
                 self.chats[at].charged = usage.map(Box::new);
+                self.chats[at].counted = None;
                 let kept = self.keep_running_turn(at);
                 self.stored_in(at, before, kept).await;
                 let resumed = self.chats[at].state.active_turn.as_ref();

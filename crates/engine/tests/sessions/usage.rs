@@ -122,6 +122,39 @@ async fn each_report_is_put_down_where_that_is_asked() {
 }
 
 #[tokio::test]
+async fn a_turn_that_goes_on_is_put_down_by_what_it_uses_from_there_on() {
+    for per in [UsagePer::Turn, UsagePer::Report] {
+        let (stage, usage) = (Stage::default().resuming(), store());
+        let host = builder(&stage, &usage).options(|options| options.usage.per = per).start().await;
+        let mut client = anyone(&host).await;
+        client.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
+        let chat = uri::default_chat("stage:/1");
+        client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        let begin = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "go" } });
+        client.dispatch(&chat, 1, begin).await;
+        client.actions_until("chat/turnStarted").await;
+        let report = |input: u32| json!({ "type": "chat/usage", "turnId": "t", "usage": { "inputTokens": input, "model": "m" } });
+        stage.emit(0, Emit::Chat, report(30));
+        let error = json!({ "errorType": "x", "message": "No." });
+        let part = json!({ "kind": "error", "error": error, "resumable": true });
+        stage.emit(
+            0,
+            Emit::Chat,
+            json!({ "type": "chat/error", "turnId": "t", "duration": 1, "part": part }),
+        );
+        client.actions_until("chat/error").await;
+        client.dispatch(&chat, 2, json!({ "type": "chat/turnResume", "turnId": "t" })).await;
+        client.actions_until("chat/turnResume").await;
+        stage.emit(0, Emit::Chat, report(10));
+        stage.emit(0, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }));
+        client.actions_until("chat/turnComplete").await;
+        let kept = records(&usage).await;
+        let added: Vec<_> = kept.iter().map(|entry| entry.model.as_ref().unwrap().input.unwrap()).collect();
+        assert_eq!(added, [10, 30], "{per:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_store_that_refuses_costs_a_line_and_not_the_turn() {
     let stage = Stage::default();
     let usage = Usage { record: Call::new(|_| async { Err("the books are closed".into()) }), ..store() };

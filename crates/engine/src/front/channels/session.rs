@@ -86,6 +86,9 @@ impl ChannelKind for OfSession {
         let front = connection.front();
         let gone = || nothing_at(dispatched.spelled).message;
         let (entry, place) = front.sessions.locate(&self.0).ok_or_else(gone)?;
+        if dispatched.row.name == "session/activeClientSet" {
+            connection.acts_in(&entry.uri);
+        }
         let message = Dispatch {
             spelled: dispatched.spelled.to_owned(),
             place,

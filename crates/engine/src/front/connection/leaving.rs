@@ -1,0 +1,71 @@
+//! The end of a connection, and of its client's presence in sessions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::events::Event;
+
+use super::Connection;
+use crate::core::outbox::Closed;
+use crate::front::channels::kind_of;
+use crate::sessions::{Place, ToSession};
+
+/// How long a client can be disconnected before its active sessions are notified.
+const PRESENCE_GRACE: Duration = Duration::from_secs(30);
+
+impl Connection {
+    /// Records that the client said it is active in a session, to end that after the connection.
+    pub(crate) fn acts_in(&self, session: &str) {
+        self.state.lock().active_in.insert(session.to_owned());
+    }
+
+    /// Ends the connection: its subscriptions end immediately, its presence in sessions after a while, so that a client
+    /// can reconnect.
+    pub fn close(&self) {
+        let (subscriptions, mut left) = {
+            let mut state = self.state.lock();
+            if std::mem::replace(&mut state.closed, true) {
+                return;
+            }
+            (std::mem::take(&mut state.subscriptions), std::mem::take(&mut state.active_in))
+        };
+        self.outbox.close(Closed::Done);
+        if let Some(relayed) = self.relayed_if_any() {
+            relayed.close();
+        }
+        self.turns.close();
+        self.requests.close();
+        for channel in subscriptions.values() {
+            self.front.sessions.unsubscribe(channel, self.id);
+            kind_of(&self.front, channel).left(self, channel);
+        }
+        self.front.resources.release_watches_of(self.id);
+        self.front.workspace.relays_left(self.id);
+        self.front.core.root.forget(self.id);
+        self.front.core.fanout.shows_lists(self.id, true);
+        self.front.access.clients.remove(self.id);
+        let client = self.client_id();
+        self.front.core.events.raise(Event::ClientDisconnect {
+            client: client.clone().unwrap_or_else(|| "anonymous".to_owned()),
+        });
+        let (Some(client), Ok(runtime)) = (client, tokio::runtime::Handle::try_current()) else { return };
+        let front = Arc::downgrade(&self.front);
+        self.front.sessions.drafts_left(&client, subscriptions.values());
+        left.extend(subscriptions.into_values());
+        if left.is_empty() {
+            return;
+        }
+        runtime.spawn(async move {
+            tokio::time::sleep(PRESENCE_GRACE).await;
+            let Some(front) = front.upgrade() else { return };
+            for channel in left {
+                if let Some((entry, Place::Session)) =
+                    front.sessions.locate(&front.sessions.channel(&channel))
+                    && entry.is_awake()
+                {
+                    front.sessions.tell(&entry, ToSession::Left { client: client.clone() });
+                }
+            }
+        });
+    }
+}
