@@ -1,238 +1,21 @@
-//! A session that slept, and one whose host was stopped or killed, is the one that clients had: each conversation is held
-//! once per disturbance, and what clients read afterwards is compared with what they read before.
+//! A session that slept, and one whose host was stopped, killed, lost or replaced, is the one that clients had: each conversation is
+//! held once per disturbance, and what clients read afterwards is compared with what they read before.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_contract::points::{Emit, SessionStore, Worker, WorkerRequest};
+use ostler_contract::points::Emit;
 use ostler_contract::{Value, json};
-use ostler_ports::{SqliteSessions, StateDb};
-use ostler_protocol::uri;
-use ostler_testkit::cases::at_once;
-use ostler_testkit::{MemoryHost, RawClient, Stage, action};
+use ostler_ports::StateDb;
+use ostler_testkit::{RawClient, Stage, action};
 
-pub(super) const SESSION: &str = "stage:/1";
+use super::world::{ALL, Disturbance, SESSION, World, connected, host, store_of};
+
 const OTHER: &str = "ahp-chat:/other";
-
-/// What happens between the conversation and the look at it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Disturbance {
-    Sleeps,
-    Stops,
-    Killed,
-}
-
-pub(super) const ALL: [Disturbance; 3] = [Disturbance::Sleeps, Disturbance::Stops, Disturbance::Killed];
-
-/// A host with a session, in which a client says what a test wants.
-pub(super) struct World {
-    pub(super) stage: Stage,
-    pub(super) store: SessionStore,
-    pub(super) host: MemoryHost,
-    pub(super) client: RawClient,
-    pub(super) chat: String,
-    pub(super) seq: i64,
-}
-
-async fn host(stage: &Stage, store: &SessionStore) -> MemoryHost {
-    MemoryHost::builder()
-        .plugin(stage.plugin(), json!({}))
-        .options(|options| options.delta_window_ms = 0)
-        .sessions(store.clone())
-        .start()
-        .await
-}
-
-async fn connected(host: &MemoryHost) -> RawClient {
-    let mut client = host.raw();
-    client.initialize("c").await;
-    client
-}
-
-impl World {
-    async fn new() -> Self {
-        Self::with(Stage::default().with_plain_chats()).await
-    }
-
-    pub(super) async fn with(stage: Stage) -> Self {
-        let own = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
-        let store = at_once(Arc::new(own).into_point());
-        let host = host(&stage, &store).await;
-        let mut client = connected(&host).await;
-        client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
-        let chat = uri::default_chat(SESSION);
-        let mut world = Self { stage, store, host, client, chat, seq: 0 };
-        world.watch().await;
-        world
-    }
-
-    pub(super) async fn watch(&mut self) {
-        for channel in [SESSION.to_owned(), self.chat.clone()] {
-            self.client.request("subscribe", json!({ "channel": channel })).await.unwrap();
-        }
-    }
-
-    async fn dispatch(&mut self, channel: &str, action: Value) {
-        self.seq += 1;
-        let name = action["type"].as_str().unwrap().to_owned();
-        self.client.dispatch(channel, self.seq, action).await;
-        let seen = self.client.actions_until(&name).await.pop().unwrap();
-        assert!(seen.get("rejectionReason").is_none(), "{seen}");
-    }
-
-    async fn begin(&mut self, turn: &str) {
-        let action = json!({ "type": "chat/turnStarted", "turnId": turn, "message": { "text": turn } });
-        let chat = self.chat.clone();
-        self.dispatch(&chat, action).await;
-    }
-
-    async fn queue(&mut self, id: &str) {
-        let message = json!({ "text": id, "origin": { "kind": "user" } });
-        let action =
-            json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": message });
-        let chat = self.chat.clone();
-        self.dispatch(&chat, action).await;
-    }
-
-    /// The backend emits in the first chat, and the client sees it.
-    async fn emit(&mut self, action: Value) {
-        let name = action["type"].as_str().unwrap().to_owned();
-        self.stage.emit(self.own_backend(), Emit::Chat, action);
-        self.client.actions_until(&name).await;
-    }
-
-    /// The backend emits in the session, and the client sees it.
-    async fn emit_session(&mut self, action: Value) {
-        let name = action["type"].as_str().unwrap().to_owned();
-        self.stage.emit(self.own_backend(), Emit::Session, action);
-        self.client.actions_until(&name).await;
-    }
-
-    /// The latest backend of the first chat.
-    fn own_backend(&self) -> usize {
-        (0..self.stage.started()).rev().find(|at| self.stage.start(*at).chat_id.is_none()).unwrap()
-    }
-
-    async fn end(&mut self, turn: &str) {
-        self.emit(json!({ "type": "chat/turnComplete", "turnId": turn, "duration": 1 })).await;
-    }
-
-    async fn call(&mut self, turn: &str, call: &str) {
-        let start = json!({ "type": "chat/toolCallStart", "turnId": turn, "toolCallId": call,
-            "toolName": "task", "displayName": "Task" });
-        self.emit(start).await;
-        let ready = json!({ "type": "chat/toolCallReady", "turnId": turn, "toolCallId": call,
-            "invocationMessage": "Working", "confirmed": "not-needed" });
-        self.emit(ready).await;
-    }
-
-    /// A call that waits for an approval.
-    async fn ask_to_remove(&mut self, turn: &str) {
-        let start = json!({ "type": "chat/toolCallStart", "turnId": turn, "toolCallId": "rm",
-            "toolName": "rm", "displayName": "Remove" });
-        self.emit(start).await;
-        let ready = json!({ "type": "chat/toolCallReady", "turnId": turn, "toolCallId": "rm",
-            "invocationMessage": "Remove it" });
-        self.emit(ready).await;
-    }
-
-    async fn worker(&mut self, call: &str, request: Value) -> Worker {
-        let request: WorkerRequest = serde_json::from_value(request).unwrap();
-        let start = self.stage.start(self.own_backend());
-        let worker = start.subagent.unwrap().call((call.to_owned(), request)).await.unwrap();
-        self.client.actions_until("session/chatAdded").await;
-        worker
-    }
-
-    /// A worker that says something and ends.
-    async fn done_worker(&mut self, call: &str, request: Value) {
-        let worker = self.worker(call, request).await;
-        for said in [
-            json!({ "type": "chat/responsePart", "turnId": worker.turn_id,
-                "part": { "kind": "markdown", "id": "p", "content": call } }),
-            json!({ "type": "chat/turnComplete", "turnId": worker.turn_id, "duration": 1 }),
-        ] {
-            worker.emit.call((action(said),)).unwrap();
-        }
-        // Its end is handled before what its lead emits next.
-        self.emit(json!({ "type": "chat/activityChanged", "activity": call })).await;
-        self.emit(json!({ "type": "chat/activityChanged" })).await;
-    }
-
-    pub(super) async fn disturb(&mut self, how: Disturbance) {
-        let sessions = &self.host.host.sessions;
-        match how {
-            Disturbance::Sleeps => {
-                drop(std::mem::replace(&mut self.client, self.host.raw()));
-                tokio::time::sleep(Duration::from_secs(700)).await;
-                let entry = sessions.session("1").await.known().unwrap().unwrap();
-                assert!(!entry.is_awake(), "it sleeps");
-            }
-            Disturbance::Stops => {
-                self.host.host.stop().await;
-                self.host.host.close().await;
-            }
-            // What the store has at this moment, while the other host goes on.
-            Disturbance::Killed => {}
-        }
-        if how != Disturbance::Sleeps {
-            self.host = host(&self.stage, &self.store).await;
-        }
-        self.client = connected(&self.host).await;
-    }
-
-    /// The session's row in listings.
-    pub(super) async fn row(&mut self) -> Value {
-        let listed = self.client.request("listSessions", json!({})).await.unwrap();
-        let mut row = without(listed["items"][0].clone(), &["modifiedAt"]);
-        // An update cannot remove the list of chats, so a chat that remains of several is still listed.
-        if row["chats"].as_array().is_some_and(|chats| chats.len() == 1) {
-            row.as_object_mut().unwrap().remove("chats");
-        }
-        row
-    }
-
-    /// What clients read of the session and of each of its chats.
-    pub(super) async fn seen(&mut self) -> Value {
-        let mut read = async |channel: &str| {
-            let subscribed = self.client.request("subscribe", json!({ "channel": channel })).await.unwrap();
-            subscribed["snapshot"]["state"].clone()
-        };
-        let session = read(SESSION).await;
-        let mut chats = Vec::new();
-        for chat in session["chats"].as_array().unwrap() {
-            chats.push(without(read(chat["resource"].as_str().unwrap()).await, MAY_DIFFER));
-        }
-        json!({ "session": without(session, MAY_DIFFER), "chats": chats })
-    }
-}
-
-/// What may differ: who is there, and the time of the host's own last change. The list of chats, whose updates cannot remove
-/// a field, can have an activity that ended as an empty one. A list that became empty and none are the same to clients, and
-/// so is `movable`, whose absence means `false`.
-const MAY_DIFFER: &[&str] = &["activeClients", "modifiedAt"];
-
-fn without(mut value: Value, keys: &[&str]) -> Value {
-    match &mut value {
-        Value::Object(fields) => {
-            fields.retain(|key, value| {
-                !keys.contains(&key.as_str())
-                    && (key != "activity" || *value != json!(""))
-                    && (key != "movable" || *value != json!(false))
-                    && *value != json!([])
-            });
-            fields.values_mut().for_each(|field| *field = without(field.take(), keys));
-        }
-        Value::Array(entries) => entries.iter_mut().for_each(|entry| *entry = without(entry.take(), keys)),
-        _ => {}
-    }
-    value
-}
 
 /// Holds a conversation once per disturbance, and compares the row and the states before and after it.
 async fn same_after_each(converse: impl AsyncFn(&mut World)) {
     for how in ALL {
-        let mut world = World::new().await;
+        let mut world = World::at(how.home(), Stage::default().with_plain_chats()).await;
         converse(&mut world).await;
         // Deferred writes are done.
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -396,6 +179,21 @@ async fn a_broken_turn_leaves_nothing_open_and_the_queue_goes_on() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_host_was_killed_in_a_turn_is_listed_as_failed_before_anybody_opens_it() {
+    for how in [Disturbance::Stops, Disturbance::Killed] {
+        let mut world = World::new().await;
+        world.begin("t1").await;
+        world.disturb(how).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.row().await["status"], 2, "{how:?}");
+        assert_eq!(world.store.waiting.as_ref().unwrap().unbounded(()).await.unwrap(), [""; 0], "{how:?}");
+        // A turn that a client continues is broken again.
+        world.disturb(Disturbance::Killed).await;
+        assert_eq!(world.row().await["status"], 2, "{how:?}");
+    }
+}
+
 /// Where the backend can continue a turn that the end of the host broke, clients can ask for it, before and after its
 /// backend was there.
 #[tokio::test(start_paused = true)]
@@ -418,6 +216,8 @@ async fn a_broken_turn_goes_on_where_the_backend_can() {
         world.begin("t1").await;
         world.stage.wait_begun("t1").await;
         world.call("t1", "runs").await;
+        // It is stored that its backend can continue it.
+        tokio::time::sleep(Duration::from_secs(1)).await;
         world.disturb(how).await;
         world.watch().await;
         let chat = world.chat.clone();
@@ -537,7 +337,7 @@ async fn what_a_backend_reports_beside_its_turns_stays() {
 #[tokio::test(start_paused = true)]
 async fn what_a_backend_reported_can_be_used_while_none_runs() {
     for how in ALL {
-        let mut world = World::new().await;
+        let mut world = World::at(how.home(), Stage::default().with_plain_chats()).await;
         report(&mut world).await;
         let ready = server("broken", "ready");
         world.emit_session(json!({ "type": "session/customizationUpdated", "customization": ready })).await;
@@ -613,6 +413,23 @@ async fn a_connected_client_stays_active_while_the_session_sleeps() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_client_that_disconnects_is_active_no_more_whatever_it_subscribed_to() {
+    for subscribes in [false, true] {
+        let mut world = World::new().await;
+        let mut editor = world.host.raw();
+        editor.initialize("editor").await;
+        if subscribes {
+            editor.request("subscribe", json!({ "channel": world.chat })).await.unwrap();
+        }
+        let set = json!({ "type": "session/activeClientSet", "activeClient": { "clientId": "editor", "tools": [] } });
+        editor.dispatch(SESSION, 1, set).await;
+        world.client.actions_until("session/activeClientSet").await;
+        drop(editor);
+        world.client.actions_until("session/activeClientRemoved").await;
+    }
+}
+
 const BARN: &str = "https://barn.example";
 
 async fn lend(client: &mut RawClient) {
@@ -625,15 +442,14 @@ async fn lend(client: &mut RawClient) {
 async fn a_backend_that_needs_a_token_does_not_start_without_one() {
     for how in [Disturbance::Stops, Disturbance::Killed] {
         let stage = Stage::default().with_plain_chats().needing(BARN);
-        let own = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
-        let store = at_once(Arc::new(own).into_point());
+        let store = store_of(StateDb::memory().unwrap());
         let host = host(&stage, &store).await;
         let mut client = connected(&host).await;
         let refused = client.request("createSession", json!({ "channel": SESSION })).await.unwrap_err();
         assert_eq!(refused["code"], -32007, "{refused}");
         lend(&mut client).await;
         client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
-        let mut world = World { stage, store, host, client, chat: uri::default_chat(SESSION), seq: 0 };
+        let mut world = World::of(stage, store, host, client);
         world.watch().await;
         world.begin("t1").await;
         world.end("t1").await;
@@ -674,14 +490,12 @@ async fn a_backend_that_needs_a_token_does_not_start_without_one() {
 #[tokio::test(start_paused = true)]
 async fn a_session_that_sleeps_wakes_for_the_token_that_its_queue_waits_for() {
     let stage = Stage::default().with_plain_chats().needing(BARN);
-    let own = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
-    let store = at_once(Arc::new(own).into_point());
+    let store = store_of(StateDb::memory().unwrap());
     let first = host(&stage, &store).await;
     let mut client = connected(&first).await;
     lend(&mut client).await;
     client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
-    let chat = uri::default_chat(SESSION);
-    let mut world = World { stage, store, host: first, client, chat, seq: 0 };
+    let mut world = World::of(stage, store, first, client);
     world.watch().await;
     world.begin("t1").await;
     world.end("t1").await;
@@ -705,14 +519,12 @@ async fn a_session_that_sleeps_wakes_for_the_token_that_its_queue_waits_for() {
 #[tokio::test(start_paused = true)]
 async fn another_client_of_the_same_user_brings_the_token() {
     let stage = Stage::default().with_plain_chats().needing(BARN);
-    let own = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
-    let store = at_once(Arc::new(own).into_point());
+    let store = store_of(StateDb::memory().unwrap());
     let first = host(&stage, &store).await;
     let mut client = connected(&first).await;
     lend(&mut client).await;
     client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
-    let chat = uri::default_chat(SESSION);
-    let mut world = World { stage, store, host: first, client, chat, seq: 0 };
+    let mut world = World::of(stage, store, first, client);
     world.watch().await;
     world.begin("t1").await;
     world.end("t1").await;

@@ -35,3 +35,4 @@ mod subscribing;
 mod truncation;
 mod unstored;
 mod usage;
+mod world;

@@ -1,5 +1,5 @@
 //! Random conversations under disturbances: whatever was said, set and reported, a session that slept, and one whose host was
-//! stopped or killed, is the one that its clients had. A step is an action of the protocol's table, by a client or a backend, or a
+//! stopped, killed, lost or replaced, is the one that its clients had, and its backend begins with what they see. A step is an action of the protocol's table, by a client or a backend, or a
 //! command. Each dispatched action is answered at most once, and exactly once if it changed something.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,7 +11,7 @@ use ostler_protocol::actions::{ACTIONS, Scope};
 use ostler_protocol::uri;
 use ostler_testkit::{Stage, action};
 
-use super::identity::{ALL, SESSION, World};
+use super::world::{Home, SESSION, World};
 
 /// Steps between two disturbances.
 const STEPS: u64 = 25;
@@ -72,6 +72,7 @@ enum Step {
 
 struct Talk {
     world: World,
+    home: Home,
     random: Random,
     number: u64,
     /// The first start of a backend since the last disturbance; earlier ones have ended.
@@ -98,9 +99,11 @@ impl Talk {
         let stage =
             Stage::default().with_chats().in_many_folders().naming_conversations().resuming().recording();
         let stage = if seed.is_multiple_of(2) { stage.steering() } else { stage };
-        let world = World::with(stage).await;
+        let homes = [Home::Memory, Home::Cluster, Home::Files, Home::Cluster];
+        let home = homes[usize::try_from(seed / 2 % 4).unwrap()];
+        let world = World::at(home, stage).await;
         let workers = HashMap::new();
-        Self { world, random: Random(seed), number: 0, first: 0, workers, made, log: Vec::new() }
+        Self { world, home, random: Random(seed), number: 0, first: 0, workers, made, log: Vec::new() }
     }
 
     fn id(&mut self, of: &str) -> String {
@@ -601,7 +604,7 @@ impl Talk {
             }
             self.settle().await;
             let (row, seen) = (self.world.row().await, self.seen().await);
-            let how = *self.random.any(&ALL).unwrap();
+            let how = *self.random.any(&self.home.disturbances()).unwrap();
             self.log.push(format!("{how:?}"));
             self.world.disturb(how).await;
             self.workers.clear();
@@ -613,7 +616,46 @@ impl Talk {
             }
             assert_eq!(again.len(), seen.len(), "{:?}\n{}", again.keys(), self.story());
             self.world.watch().await;
+            self.check_next_start().await;
         }
+    }
+
+    /// What the backend of the default chat is given at its next start agrees with what clients see.
+    async fn check_next_start(&mut self) {
+        let (session, _, chats) = self.states().await;
+        let default = text(&session["defaultChat"]);
+        let chat = chats.iter().find(|chat| chat["resource"] == default).unwrap();
+        let (turn, starts) = (self.id("t"), self.world.stage.started());
+        let begin = json!({ "type": "chat/turnStarted", "turnId": turn, "message": user("Again.") });
+        self.take(Step::Dispatch(default.clone(), begin)).await;
+        let number =
+            (starts..self.world.stage.started()).find(|at| self.world.stage.start(*at).chat_uri == default);
+        let number = number.unwrap_or_else(|| panic!("no backend starts\n{}", self.story()));
+        let start = self.world.stage.start(number);
+        let seed: Vec<Value> =
+            start.seed.iter().flatten().map(|turn| serde_json::to_value(turn).unwrap()).collect();
+        assert_eq!(Value::Array(seed), Value::Array(list(&chat["turns"])), "the turns\n{}", self.story());
+        let settings = serde_json::to_value(&start.settings).unwrap();
+        assert_eq!(settings, session["config"]["values"], "the settings\n{}", self.story());
+        let directories = [&chat["workingDirectories"], &session["workingDirectories"]];
+        let directories: Vec<String> = directories
+            .into_iter()
+            .find(|of| of.is_array())
+            .map(list)
+            .unwrap_or_default()
+            .iter()
+            .map(text)
+            .collect();
+        let given = start.working_directory.iter().chain(start.additional.iter().flatten());
+        let given: Vec<String> = given.map(|path| format!("file://{path}")).collect();
+        assert_eq!(given, directories, "the directories\n{}", self.story());
+        let tools: BTreeSet<String> =
+            start.tools.iter().flatten().map(|tool| tool.definition.name.clone()).collect();
+        let brought = list(&session["activeClients"]).iter().any(|client| !list(&client["tools"]).is_empty());
+        assert_eq!(tools.contains("c__shout"), brought, "{tools:?}\n{}", self.story());
+        let is_new = list(&chat["turns"]).is_empty();
+        assert!(is_new || start.resume.is_some(), "it resumes\n{}", self.story());
+        self.settle().await;
     }
 
     /// What clients see, by channel and field.
