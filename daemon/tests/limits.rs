@@ -504,6 +504,8 @@ fn lists_and_completions_pipelined_by_peers_that_read_nothing() {
 
 #[test]
 fn what_clients_bring_to_sessions() {
+    /// Each of them waits some seconds for room before.
+    const REFUSED: usize = 3;
     let folder = with_small_states();
     let full = "take as much memory as limits.sessionMemoryMb allows";
     attack(
@@ -523,6 +525,9 @@ fn what_clients_bring_to_sessions() {
                 if let Err(error) = client.request("createSession", session).await {
                     assert!(error.to_string().contains(full), "{error}");
                     refused += 1;
+                    if refused == REFUSED {
+                        break;
+                    }
                     continue;
                 }
                 made += 1;
@@ -532,7 +537,7 @@ fn what_clients_bring_to_sessions() {
                 }
             }
             println!("{made} sessions made, {refused} refused");
-            assert!(made > 5 && refused > 5, "{made} made, {refused} refused");
+            assert!(made > 5 && refused == REFUSED, "{made} made, {refused} refused");
         },
     );
 }
