@@ -337,18 +337,24 @@ async fn with_context(entry: Value) -> (Stage, Talk) {
 /// An agent that cannot load its session begins anew: with the conversation, to which the context belongs.
 #[tokio::test]
 async fn the_hidden_context_is_part_of_the_conversation_that_another_process_is_told() {
-    let (stage, mut talk) = with_context(crate::agent::entry(json!({}))).await;
-    assert!(talk.say("!heard").await.contains("mind the horses"));
-    talk.fail("!exit 1").await;
-    let said = talk.say("!heard").await;
-    assert_eq!(said.matches("mind the horses").count(), 2, "once in what was said about it: {said}");
-    let stage = stage.restarted(true);
-    let mut talk = Talk::join(stage.daemon.initialized("again").await, "fake:/one").await;
-    talk.client.subscribe("ahp-chat:/second").await;
-    talk.chat = "ahp-chat:/second".to_owned();
-    let said = talk.say("!heard").await;
-    assert!(said.starts_with("The conversation so far"), "{said}");
-    assert!(said.contains("\n\nmind the horses\n\nUser: !heard"), "{said}");
+    for restarts in [false, true] {
+        let (mut stage, mut talk) = with_context(crate::agent::entry(json!({}))).await;
+        assert_eq!(talk.say("!say neigh").await, "neigh");
+        if restarts {
+            stage = stage.restarted(true);
+            talk = Talk::join(stage.daemon.initialized("again").await, "fake:/one").await;
+            talk.client.subscribe("ahp-chat:/second").await;
+            talk.chat = "ahp-chat:/second".to_owned();
+        } else {
+            talk.fail("!exit 1").await;
+        }
+        let said = talk.say("!heard").await;
+        assert!(said.starts_with("The conversation so far"), "{said}");
+        assert!(said.contains("\n\nmind the horses\n\nUser: !say neigh"), "{said}");
+        assert_eq!(said.matches("mind the horses").count(), 1, "{said}");
+        assert_eq!(talk.say("!heard").await, "!heard", "told once");
+        drop(stage);
+    }
 }
 
 #[tokio::test]
