@@ -289,8 +289,18 @@ impl Daemon {
         client
     }
 
+    /// Sends it a signal. One that is told to stop has stopped when this returns: it reads nothing of what comes later.
     pub fn signal(&self, signal: Signal) {
         tell(self.child.id(), signal);
+        if signal == Signal::STOP {
+            let tasks = format!("/proc/{}/task", self.child.id());
+            let has_stopped = |task: std::io::Result<fs::DirEntry>| {
+                let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+                stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+            };
+            let stopped = || fs::read_dir(&tasks).unwrap().all(has_stopped).then_some(());
+            wait_for(stopped).expect("it stops");
+        }
     }
 
     /// Ends it at once, without a chance to do anything more.
