@@ -514,6 +514,10 @@ impl Client for Connection {
         self.is_closed()
     }
 
+    fn is_active_in(&self, session: &str) -> bool {
+        self.state.lock().active_in.contains(session)
+    }
+
     fn wants(&self, spelled: &str) -> bool {
         self.while_wanted(spelled, || {})
     }

@@ -1,5 +1,7 @@
 //! The end of a session: for its clients, when the host closes, and by disposal.
 
+use std::sync::Arc;
+
 use ostler_contract::events::{Event, TurnStatus};
 use ostler_contract::limit;
 use ostler_protocol::uri;
@@ -15,6 +17,7 @@ use crate::core::fanout::Fanout;
 use crate::core::message::run_of;
 use crate::core::outbox::Closed;
 use crate::core::refusals::{NOT_STORED, try_again};
+use crate::users::clients::Client;
 
 impl SessionEntry {
     /// Returns the URIs that name the session's default chat, whichever chat that is.
@@ -33,7 +36,8 @@ impl SessionEntry {
 }
 
 impl Actor {
-    /// Removes a client from the active clients once none of its connections is subscribed to the session.
+    /// Removes a client from the active clients once none of its connections is subscribed to the session or said that it is active
+    /// there.
     pub(super) fn handle_left(&mut self, client: &str) {
         let Some(active) = self.active_clients.iter().find(|active| active.id == client).cloned() else {
             return;
@@ -44,7 +48,8 @@ impl Actor {
         }
         let clients = &self.sessions.access.clients;
         let is_of_client = |&id| clients.get(id).is_some_and(|connection| active.is_of(&*connection));
-        if watchers.iter().any(is_of_client) {
+        let acts = |open: &Arc<dyn Client>| active.is_of(&**open) && open.is_active_in(&self.entry.uri);
+        if watchers.iter().any(is_of_client) || clients.open().iter().any(acts) {
             return;
         }
         self.remove_active_client(client);

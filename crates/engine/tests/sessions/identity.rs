@@ -430,6 +430,29 @@ async fn a_client_that_disconnects_is_active_no_more_whatever_it_subscribed_to()
     }
 }
 
+/// Without a subscription too: the end of one connection says nothing about the others.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_another_connection_makes_active_stays_when_one_ends() {
+    let mut world = World::new().await;
+    let mut open = Vec::new();
+    for at in 0..2 {
+        let mut editor = world.host.raw();
+        editor.initialize("editor").await;
+        let tool = json!({ "name": format!("shout-{at}"), "inputSchema": { "type": "object" } });
+        let active = json!({ "clientId": "editor", "tools": [tool] });
+        let set = json!({ "type": "session/activeClientSet", "activeClient": active });
+        editor.dispatch(SESSION, 1 + at, set).await;
+        world.client.actions_until("session/activeClientSet").await;
+        open.push(editor);
+    }
+    drop(open.remove(0));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    let subscribed = world.client.request("subscribe", json!({ "channel": SESSION })).await.unwrap();
+    assert_eq!(subscribed["snapshot"]["state"]["activeClients"].as_array().unwrap().len(), 1);
+    drop(open);
+    world.client.actions_until("session/activeClientRemoved").await;
+}
+
 const BARN: &str = "https://barn.example";
 
 async fn lend(client: &mut RawClient) {

@@ -86,8 +86,8 @@ impl ChannelKind for OfSession {
         let front = connection.front();
         let gone = || nothing_at(dispatched.spelled).message;
         let (entry, place) = front.sessions.locate(&self.0).ok_or_else(gone)?;
-        if dispatched.row.name == "session/activeClientSet" {
-            connection.acts_in(&entry.uri);
+        if dispatched.row.name == "session/activeClientSet" && !connection.acts_in(&entry.uri) {
+            return Err(gone());
         }
         let message = Dispatch {
             spelled: dispatched.spelled.to_owned(),
@@ -114,6 +114,9 @@ impl ChannelKind for OfSession {
             return;
         };
         sessions.draft_left(&entry, &client);
+        if place == Place::Session {
+            connection.acts_no_more_in(&entry.uri);
+        }
         if place == Place::Session && entry.is_awake() {
             sessions.tell(&entry, ToSession::Left { client });
         }

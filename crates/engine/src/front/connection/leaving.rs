@@ -14,9 +14,19 @@ use crate::sessions::{Place, ToSession};
 const PRESENCE_GRACE: Duration = Duration::from_secs(30);
 
 impl Connection {
-    /// Records that the client said it is active in a session, to end that after the connection.
-    pub(crate) fn acts_in(&self, session: &str) {
-        self.state.lock().active_in.insert(session.to_owned());
+    /// Records that the client said it is active in a session, to end that after the connection. Returns false if the connection
+    /// has ended.
+    pub(crate) fn acts_in(&self, session: &str) -> bool {
+        let mut state = self.state.lock();
+        if !state.closed {
+            state.active_in.insert(session.to_owned());
+        }
+        !state.closed
+    }
+
+    /// Records that the client has left a session.
+    pub(crate) fn acts_no_more_in(&self, session: &str) {
+        self.state.lock().active_in.remove(session);
     }
 
     /// Ends the connection: its subscriptions end immediately, its presence in sessions after a while, so that a client
