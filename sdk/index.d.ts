@@ -1782,7 +1782,7 @@ export interface SessionStore {
     /** The ids of the sessions with `draft`. */
     drafts?(): Awaitable<string[]>;
     /**
-     * The ids of the sessions with a chat that has `queued` or `starting`, or with a turn that is `running`. After its start the
+     * The ids of the sessions with a chat that has `queued` or `starting`, or with a turn that is `unended`. After its start the
      * host sends the messages to their agents, and lists the turns as failed; in a cluster, also when another host is lost.
      * Sessions that another host is serving can be omitted. Without it, all this waits until somebody uses the session.
      */
@@ -1994,8 +1994,13 @@ export interface ListedPlace {
 export interface KeptTurn {
     /** The turn. A running turn is stored as failed, which is its state after a crash. */
     turn: Turn;
-    /** Whether it was running when it was stored. */
-    running?: boolean;
+    /**
+     * Whether it had not ended when it was stored. The name is one that no tool or agent uses in what a turn has of them, so that
+     * stores can look for it.
+     */
+    unended?: boolean;
+    /** In a turn that has not ended: whether the usage that it has was charged before, because the turn goes on after it failed. */
+    charged?: boolean;
     /** The sender. */
     sender?: string;
     /** The backend's name of the turn. */

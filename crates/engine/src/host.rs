@@ -25,7 +25,7 @@ use crate::core::tasks;
 use crate::core::yaml::Yaml;
 use crate::front::Front;
 use crate::resources::Resources;
-use crate::sessions::Sessions;
+use crate::sessions::{Sessions, continue_unfinished};
 use crate::usage::Ledger;
 use crate::users::Living;
 use crate::users::access::Access;
@@ -103,7 +103,7 @@ impl Host {
         self.automations.clone().load_automations().await;
         tasks::spawn(self.core.clone().probe_agents());
         // The runs are known by now, so that those whose messages wait are told apart.
-        tasks::spawn(self.sessions.clone().continue_unfinished(hosts_changed));
+        tasks::spawn(continue_unfinished(Arc::downgrade(&self.sessions), hosts_changed));
     }
 
     /// Disconnects every client.

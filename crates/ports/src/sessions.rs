@@ -307,7 +307,7 @@ impl SqliteSessions {
             let mut asked = db.prepare_cached(
                 "SELECT session FROM session_chats
                  WHERE instr(chats, '\"queued\":[') > 0 OR instr(chats, '\"starting\":{') > 0
-                 UNION SELECT session FROM running_turns ORDER BY session",
+                 UNION SELECT session FROM unended_turns ORDER BY session",
             )?;
             Ok(asked.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
         })

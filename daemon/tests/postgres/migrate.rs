@@ -159,7 +159,13 @@ fn turn(id: &str, text: &str) -> KeptTurn {
         "id": id, "message": { "text": text, "origin": { "kind": "user" } }, "state": "complete", "responseParts": [],
     });
     let turn: Turn = serde_json::from_value(turn).unwrap();
-    KeptTurn { turn, running: false, sender: Some("user:ada".into()), transcript_id: Some("x".into()) }
+    KeptTurn {
+        turn,
+        unended: false,
+        charged: false,
+        sender: Some("user:ada".into()),
+        transcript_id: Some("x".into()),
+    }
 }
 
 /// Fills the stores of a host through the functions that a host calls.

@@ -113,12 +113,16 @@ const FORGET: &str = "WITH own AS (
      files AS (DELETE FROM attachments USING own WHERE attachments.session = own.session)
      SELECT count(*) FROM own";
 
-/// Selects the sessions with messages that wait, and with turns that were running, unless another host is alive that owns them.
+/// Selects the sessions with messages that wait and with turns that have not ended, unless another host is alive that owns them, or
+/// they need the files of another host.
 const UNFINISHED: &str =
-    "SELECT session FROM (SELECT session FROM waiting_sessions UNION SELECT session FROM running_turns) AS unfinished
+    "SELECT session FROM (SELECT session FROM waiting_sessions UNION SELECT session FROM unended_turns) AS unfinished
      WHERE NOT EXISTS (
-         SELECT 1 FROM session_heads heads JOIN host ON host.incarnation = heads.owner
-         WHERE heads.session = unfinished.session AND heads.owner <> $1 AND host.expires_at > clock_timestamp()
+         SELECT 1 FROM session_heads heads LEFT JOIN host ON host.incarnation = heads.owner
+         WHERE heads.session = unfinished.session AND (
+             heads.owner <> $1 AND host.expires_at > clock_timestamp()
+             OR heads.bound_to <> (SELECT id FROM host WHERE incarnation = $1)
+         )
      )
      ORDER BY session";
 

@@ -53,7 +53,7 @@ pub struct SessionStore {
     pub session_of_chat: Option<Call<fn(chat: String) -> Option<String>>>,
     /// The ids of the sessions with `draft`.
     pub drafts: Option<Call<fn() -> Vec<String>>>,
-    /// The ids of the sessions with a chat that has `queued` or `starting`, or with a turn that is `running`. After its start the
+    /// The ids of the sessions with a chat that has `queued` or `starting`, or with a turn that is `unended`. After its start the
     /// host sends the messages to their agents, and lists the turns as failed; in a cluster, also when another host is lost.
     /// Sessions that another host is serving can be omitted. Without it, all this waits until somebody uses the session.
     pub waiting: Option<Call<fn() -> Vec<String>>>,
@@ -378,9 +378,13 @@ pub struct KeptAttachment {
 pub struct KeptTurn {
     /// The turn. A running turn is stored as failed, which is its state after a crash.
     pub turn: Turn,
-    /// Whether it was running when it was stored.
+    /// Whether it had not ended when it was stored. The name is one that no tool or agent uses in what a turn has of them, so that
+    /// stores can look for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub running: bool,
+    pub unended: bool,
+    /// In a turn that has not ended: whether the usage that it has was charged before, because the turn goes on after it failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub charged: bool,
     /// The sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,

@@ -264,7 +264,7 @@ impl Chat {
 
     /// Restores the chat from the store.
     pub fn restore(&mut self, kept: &KeptChat, turns: Vec<KeptTurn>) {
-        let was_killed = turns.last().is_some_and(|turn| turn.running);
+        let was_killed = turns.last().is_some_and(|turn| turn.unended);
         for turn in &turns {
             self.record(&turn.turn.id, turn.transcript_id.as_deref());
         }
@@ -381,15 +381,17 @@ impl Chat {
         self.context.as_deref().filter(|_| self.told)
     }
 
-    /// Returns a turn that is not running in its stored form.
+    /// Returns a turn that has ended in its stored form.
     pub fn kept_turn(&self, turn: Turn, sender: Option<String>) -> KeptTurn {
-        KeptTurn { sender, transcript_id: self.recorded.get(&turn.id).cloned(), turn, running: false }
+        let transcript_id = self.recorded.get(&turn.id).cloned();
+        KeptTurn { sender, transcript_id, turn, unended: false, charged: false }
     }
 
     /// Adds a copy of another chat's turns up to one of them, as the backend names them, and of the hidden context that they have.
     pub fn copy_turns(&mut self, from: &Self, last: usize) {
-        self.context = from.told_context().map(str::to_owned);
-        self.told = self.context.is_some();
+        self.context.clone_from(&from.context);
+        let copied = &from.state.turns[..=last];
+        self.told = from.told && copied.iter().any(|turn| turn.state != TurnState::Error);
         self.state.turns = from.state.turns[..=last].to_vec();
         for turn in &from.state.turns[..=last] {
             self.record(&turn.id, from.recorded.get(&turn.id).map(String::as_str));

@@ -138,6 +138,7 @@ impl Actor {
         let fork_point = source.fork.map(|(at, place)| {
             let turn = self.chats[at].state.turns[place].id.clone();
             start.seed = Some(chat.state.turns.clone());
+            start.context = chat.untold_context().map(str::to_owned);
             start.resume.clone_from(&self.chats[at].backend_id);
             let (answered, wait) = oneshot::channel();
             self.tell_backend(

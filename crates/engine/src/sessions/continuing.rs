@@ -1,23 +1,27 @@
 //! Sessions with unfinished work: in whose chats messages wait, or turns ran when their host was killed. They go on after the start
 //! of the host, and after the loss of another one of the cluster, without anybody who opens them.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use ostler_contract::read::Read;
-use ostler_contract::{Call, Thrown, limit};
+use ostler_contract::{Thrown, limit};
 use tokio::sync::{Notify, oneshot};
 
 use super::ownership::ask;
 use super::{Sessions, ToSession};
+use crate::core::log::Log;
 
 /// How many sessions wake at a time for their unfinished work.
 const AT_ONCE: usize = 4;
 /// The pauses before the sessions that could not be read or woken are tried again.
 const AGAIN: [Duration; 4] =
     [Duration::from_secs(5), Duration::from_secs(15), Duration::from_secs(60), Duration::from_secs(300)];
+/// How often a host of a cluster looks for sessions that another one has given up.
+const NEXT: Duration = Duration::from_secs(30);
 /// How often it is looked whether one more session may be awake.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -27,41 +31,59 @@ enum Left {
     Asleep(Vec<String>),
 }
 
-impl Sessions {
-    /// Wakes the sessions with unfinished work that no other host of a cluster has: they start the messages, and the turns have
-    /// failed. In a cluster, ends with the host; `hosts_changed` tells that another one may be lost.
-    pub(crate) async fn continue_unfinished(self: Arc<Self>, hosts_changed: Arc<Notify>) {
-        let Some(waiting) = self.core.session_store().and_then(|store| store.waiting.clone()) else { return };
-        let log = &self.core.log;
-        let mut pauses = AGAIN.into_iter();
-        while !self.core.is_stopping() {
-            let left = self.wake_unfinished(&waiting).await;
-            match (left, pauses.next()) {
-                (Some(_), Some(pause)) => {
-                    let _or_the_pause_ends = tokio::time::timeout(pause, hosts_changed.notified()).await;
-                    continue;
-                }
-                (Some(Left::Unread(why)), None) => log.warn(format_args!(
-                    "queued messages wait until somebody opens their sessions, which could not be read: {why}"
-                )),
-                (Some(Left::Asleep(ids)), None) => {
-                    let (count, named) = (ids.len(), ids.join(", "));
-                    log.warn(format_args!(
-                        "the queued messages of {count} sessions wait until somebody opens them: {named}"
-                    ));
-                }
-                (None, _) => {}
-            }
-            if self.core.cluster().is_none() {
+/// Continues what is unfinished in sessions that no other host of a cluster has: messages start, and turns have failed. In a
+/// cluster, ends with the host: `hosts_changed` tells that another one may be lost, and one that drains gives sessions up without
+/// notice.
+pub(crate) async fn continue_unfinished(sessions: Weak<Sessions>, hosts_changed: Arc<Notify>) {
+    let mut pauses = AGAIN.into_iter();
+    // Sessions that were woken here go on whenever they can.
+    let mut woken = HashSet::new();
+    loop {
+        let pause = {
+            let Some(sessions) = sessions.upgrade().filter(|sessions| !sessions.core.is_stopping()) else {
                 return;
+            };
+            let is_alone = sessions.core.cluster().is_none();
+            match (sessions.wake_unfinished(&mut woken).await, pauses.next()) {
+                (Some(_), Some(pause)) => pause,
+                (None, _) if is_alone => return,
+                (None, _) => NEXT,
+                (Some(left), None) => {
+                    left.report(&sessions.core.log);
+                    if is_alone {
+                        return;
+                    }
+                    NEXT
+                }
             }
-            hosts_changed.notified().await;
+        };
+        if tokio::time::timeout(pause, hosts_changed.notified()).await.is_ok() {
+            woken.clear();
             pauses = AGAIN.into_iter();
         }
     }
+}
 
-    /// Wakes the sessions with unfinished work that are asleep. Returns what has to be tried again.
-    async fn wake_unfinished(self: &Arc<Self>, waiting: &Call<fn() -> Vec<String>>) -> Option<Left> {
+impl Left {
+    fn report(&self, log: &Log) {
+        match self {
+            Self::Unread(why) => log.warn(format_args!(
+                "sessions with queued messages or broken turns wait until somebody opens them; they could not be read: {why}"
+            )),
+            Self::Asleep(ids) => {
+                let (count, named) = (ids.len(), ids.join(", "));
+                log.warn(format_args!(
+                    "{count} sessions with queued messages or broken turns wait until somebody opens them: {named}"
+                ));
+            }
+        }
+    }
+}
+
+impl Sessions {
+    /// Wakes the sessions with unfinished work that are asleep and were not woken before. Returns what has to be tried again.
+    async fn wake_unfinished(self: &Arc<Self>, before: &mut HashSet<String>) -> Option<Left> {
+        let waiting = self.core.session_store().and_then(|store| store.waiting.clone())?;
         if self.is_draining() {
             return None;
         }
@@ -69,13 +91,22 @@ impl Sessions {
             Read::Known(ids) => ids,
             Read::Unknown(why) => return Some(Left::Unread(why.0)),
         };
-        ids.retain(|id| !self.get(id).is_some_and(|entry| entry.is_awake()));
+        ids.retain(|id| !before.contains(id) && !self.get(id).is_some_and(|entry| entry.is_awake()));
         let is_full = AtomicBool::new(false);
         let woken = futures::stream::iter(ids).map(|id| {
             let (sessions, is_full) = (self.clone(), &is_full);
-            async move { (!sessions.go_on_with(&id, is_full).await).then_some(id) }
+            async move { (sessions.go_on_with(&id, is_full).await, id) }
         });
-        let left: Vec<_> = woken.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
+        let mut left = Vec::new();
+        let mut woken = woken.buffer_unordered(AT_ONCE);
+        while let Some((is_woken, id)) = woken.next().await {
+            match is_woken {
+                // Another host may have it now, and give it up later.
+                true if self.get(&id).is_some_and(|entry| entry.is_awake()) => drop(before.insert(id)),
+                true => {}
+                false => left.push(id),
+            }
+        }
         (!left.is_empty()).then_some(Left::Asleep(left))
     }
 

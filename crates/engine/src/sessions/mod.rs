@@ -100,6 +100,7 @@ use awake_limit::Awake;
 pub use bound_tools::{Brought, SessionTools};
 pub use chats::{ChatReady, NewChat};
 use config::Schemas;
+pub(crate) use continuing::continue_unfinished;
 use counts::Counts;
 pub use create::NewSession;
 pub(crate) use create::computer_in;

@@ -136,11 +136,12 @@ impl Actor {
         chat: &Chat,
         place: usize,
         turn: Turn,
-        running: bool,
+        unended: bool,
     ) -> impl Future<Output = bool> + Send + use<> {
         let set_turn = self.core.turn_store().and_then(|store| store.set_turn.as_ref());
         let write = set_turn.map(|set_turn| {
-            let turn = KeptTurn { running, ..chat.kept_turn(turn, chat.sender.clone()) };
+            let charged = unended && turn.usage.is_some() && turn.usage.as_ref() == chat.charged.as_deref();
+            let turn = KeptTurn { unended, charged, ..chat.kept_turn(turn, chat.sender.clone()) };
             prompt_work(text_in_turn(&turn.turn.message, &turn.turn.response_parts), || {
                 set_turn.within(limit::STORE, (self.entry.id.clone(), chat.uri.clone(), place as u64, turn))
             })

@@ -17,6 +17,7 @@ use super::create::state_of;
 use super::deferred::DeferredPart;
 use super::queue::{Inbox, Mailbox};
 use super::reported::{ARTIFACTS, Reported};
+use super::senders::sender_of;
 use crate::core::long_work::prompt_work;
 use crate::core::refusals::{not_loaded, unread};
 use crate::sessions::Sessions;
@@ -99,22 +100,24 @@ async fn woken(
     let position = |is: fn(&KeptChat) -> bool| stored.iter().position(|(kept, _)| is(kept));
     let default = position(|kept| kept.default).or_else(|| position(|kept| kept.worker_of.is_none()));
     let numbers: HashMap<String, u64> = stored.iter().map(|(kept, _)| kept.uri.clone()).zip(0..).collect();
-    let (mut chats, mut has_changed, mut killed) = (Vec::new(), false, Vec::new());
+    let (mut chats, mut has_changed, mut is_killed) = (Vec::new(), false, false);
+    let mut broken = Vec::new();
     for (kept, turns) in stored {
         let number = chats.len() as u64;
         let audience = sessions.core.fanout.audience(&kept.uri);
         let modified = entry.view().summary.modified_at.clone();
         let mut chat = Chat::new(number, kept.uri.clone(), "", modified, audience);
-        let was_killed = turns.last().is_some_and(|turn| turn.running);
+        let at = chats.len();
+        let unended = turns.iter().enumerate().filter(|(_, turn)| turn.unended);
+        broken.extend(unended.map(|(place, turn)| Broken { at, place, charged: turn.charged }));
+        let was_killed = turns.last().is_some_and(|turn| turn.unended);
         chat.restore(&kept, turns);
         if let Some(lead) = &kept.worker_of {
             chat.lead = numbers.get(lead).copied();
             chat.state.interactivity = Some(ChatInteractivity::ReadOnly);
         }
         let queued = chat.state.queued_messages.as_ref().map_or(0, Vec::len);
-        if was_killed {
-            killed.push(chats.len());
-        }
+        is_killed |= was_killed;
         has_changed |=
             chat.has_failed() != kept.failed || kept.starting.is_some() || kept.queued.len() != queued;
         if let Some(lender) = &kept.lender {
@@ -146,15 +149,11 @@ async fn woken(
         actor.remove_disconnected();
         actor.sync_client_plugins();
     }
-    if !killed.is_empty() && actor.state.activity.take().is_some() {
+    if is_killed && actor.state.activity.take().is_some() {
         actor.deferred.add(DeferredPart::Session);
     }
-    for at in killed {
-        let charged = actor.charge_turn(at);
-        actor.write_unwaited(charged);
-        // It runs no more.
-        let kept = actor.keep_named_turn(at, actor.chats[at].state.turns.len() - 1);
-        actor.write_unwaited(kept);
+    for turn in broken {
+        actor.end_broken(&turn);
     }
     if has_changed {
         // The host was killed in a turn, or the messages of runs waited, which start anew.
@@ -167,6 +166,37 @@ async fn woken(
     actor.changes.clone_from(&actor.entry.view().summary.changes);
     actor.sessions.look_around(&actor.entry, false);
     actor
+}
+
+/// A turn that had not ended when its host was killed.
+struct Broken {
+    /// The chat.
+    at: usize,
+    /// The turn.
+    place: usize,
+    charged: bool,
+}
+
+impl Actor {
+    /// Charges a turn that had not ended, and stores that it has.
+    fn end_broken(&mut self, turn: &Broken) {
+        let &Broken { at, place, charged } = turn;
+        // Another version of ostler may have added turns after it.
+        if place + 1 < self.chats[at].state.turns.len() {
+            let kept = self.keep_named_turn(at, place);
+            return self.write_unwaited(kept);
+        }
+        let chat = &mut self.chats[at];
+        let Some(last) = chat.state.turns.last() else { return };
+        chat.sender = sender_of(&last.message);
+        if charged {
+            chat.charged = last.usage.clone().map(Box::new);
+        }
+        let charged = self.charge_turn(at);
+        self.write_unwaited(charged);
+        let kept = self.keep_last_turn(at);
+        self.write_unwaited(kept);
+    }
 }
 
 /// What is stored of a session beside its record.

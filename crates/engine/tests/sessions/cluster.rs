@@ -613,6 +613,37 @@ async fn what_a_lost_host_left_unfinished_goes_on_at_another_one() {
     assert_eq!(state["state"]["activeTurn"]["message"]["text"], "next", "{state}");
 }
 
+/// The host that drains goes on to run: nothing tells the other one that it gave a session up.
+#[tokio::test(start_paused = true)]
+async fn what_waits_at_a_host_that_drains_goes_on_at_another_one() {
+    let inn = Inn::new();
+    let (a, b) = (inn.host("a").await, inn.host("b").await);
+    let mut maker = a.connect("maker").await;
+    let slow = json!({ "delayMs": 1000 });
+    maker.request("createSession", json!({ "channel": SESSION, "config": slow })).await.unwrap();
+    subscribe(&mut maker, &chat()).await;
+    say(&mut maker, 1, "t1", "words that take some seconds until they end").await;
+    maker.actions_until("chat/responsePart").await;
+    let message = json!({ "text": "next", "origin": { "kind": "user" } });
+    let waits = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": message });
+    maker.dispatch(&chat(), 2, waits).await;
+    maker.actions_until("chat/pendingMessageSet").await;
+    a.host.set_draining(true).await.unwrap();
+    for _ in 0..1200 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        if inn.cluster.owner_of("one").as_deref() == Some("b") {
+            break;
+        }
+    }
+    assert_eq!(inn.cluster.owner_of("one").as_deref(), Some("b"));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let state = subscribe(&mut b.connect("c").await, &chat()).await;
+    let texts: Vec<_> =
+        state["state"]["turns"].as_array().unwrap().iter().map(|turn| &turn["message"]["text"]).collect();
+    assert_eq!(texts.len(), 2, "{state}");
+    assert_eq!([texts[1], &state["state"]["turns"][1]["state"]], ["next", "complete"], "{state}");
+}
+
 /// The writes of a store fail while this is set.
 struct Full(Arc<AtomicBool>);
 

@@ -154,6 +154,55 @@ async fn a_turn_that_goes_on_is_put_down_by_what_it_uses_from_there_on() {
     }
 }
 
+/// Nothing was reported since it goes on, and the host is killed again.
+#[tokio::test]
+async fn a_turn_that_two_kills_break_is_put_down_once() {
+    let (stage, usage) = (Stage::default().naming_conversations().resuming(), store());
+    let sessions = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
+    let sessions = Arc::new(sessions).into_point();
+    let turns =
+        || sessions.turns.as_ref().unwrap().unbounded(("1".to_owned(), uri::default_chat("stage:/1")));
+    let mut hosts = vec![builder(&stage, &usage).sessions(sessions.clone()).start().await];
+    let mut client = anyone(&hosts[0]).await;
+    client.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
+    let chat = uri::default_chat("stage:/1");
+    client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let begin = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "go" } });
+    client.dispatch(&chat, 1, begin).await;
+    stage.wait_begun("t").await;
+    let tokens = json!({ "inputTokens": 100 });
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/usage", "turnId": "t", "usage": tokens }));
+    let error = json!({ "errorType": "x", "message": "No." });
+    let part = json!({ "kind": "error", "error": error, "resumable": true });
+    stage.emit(0, Emit::Chat, json!({ "type": "chat/error", "turnId": "t", "duration": 1, "part": part }));
+    client.actions_until("chat/error").await;
+    until("the failed turn is put down", async || records(&usage).await.len() == 1).await;
+    client.dispatch(&chat, 2, json!({ "type": "chat/turnResume", "turnId": "t" })).await;
+    stage.wait_told("resume").await;
+    until("it is stored that it runs", async || turns().await.unwrap()[0].unended).await;
+    hosts.push(builder(&stage, &usage).sessions(sessions.clone()).start().await);
+    until("it has ended", async || !turns().await.unwrap()[0].unended).await;
+    let mut client = anyone(&hosts[1]).await;
+    let state = client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    assert_eq!(state["snapshot"]["state"]["turns"][0]["state"], "error");
+    // Another turn, which is put down after whatever was put down of this one.
+    client
+        .dispatch(&chat, 3, json!({ "type": "chat/turnStarted", "turnId": "u", "message": { "text": "go" } }))
+        .await;
+    stage.wait_begun("u").await;
+    let latest = stage.started() - 1;
+    let tokens = json!({ "inputTokens": 7 });
+    stage.emit(latest, Emit::Chat, json!({ "type": "chat/usage", "turnId": "u", "usage": tokens }));
+    stage.emit(latest, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": "u", "duration": 1 }));
+    client.actions_until("chat/turnComplete").await;
+    until("the later turn is put down", async || {
+        records(&usage).await.iter().any(|entry| entry.turn.as_deref() == Some("u"))
+    })
+    .await;
+    let put_down: Vec<_> = records(&usage).await.into_iter().filter_map(|entry| entry.turn).collect();
+    assert_eq!(put_down.iter().filter(|turn| *turn == "t").count(), 1, "{put_down:?}");
+}
+
 #[tokio::test]
 async fn a_store_that_refuses_costs_a_line_and_not_the_turn() {
     let stage = Stage::default();

@@ -128,7 +128,8 @@ fn kept_turn(id: &str) -> KeptTurn {
     };
     KeptTurn {
         turn,
-        running: false,
+        unended: false,
+        charged: false,
         sender: Some("user:ada".into()),
         transcript_id: Some(format!("name of {id}")),
     }
@@ -349,8 +350,8 @@ async fn lists_in_pages(store: &SessionStore) {
         store.set_chats.unbounded(("w1".into(), vec![KeptChat::default()])).await.unwrap();
         assert_eq!(waiting.unbounded(()).await.unwrap(), ["w2"]);
         if let (Some(set_turn), Some(drop_turns)) = (&store.set_turn, &store.drop_turns) {
-            let set = async |session: &str, place: u64, running: bool| {
-                let turn = KeptTurn { running, ..kept_turn("\"running\":true") };
+            let set = async |session: &str, place: u64, unended: bool| {
+                let turn = KeptTurn { unended, ..kept_turn("\"unended\":true") };
                 set_turn.unbounded((session.into(), "ahp-chat:/c".into(), place, turn)).await.unwrap();
             };
             set("w1", 0, false).await;

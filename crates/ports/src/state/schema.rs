@@ -155,27 +155,27 @@ const VERSIONS: &[&str] = &["
 ", "
     CREATE TABLE session_reported (session TEXT PRIMARY KEY, reported TEXT NOT NULL) STRICT;
 ", "
-    -- The turns that were running when they were stored. An index instead would have to read all turns when it is made. The
+    -- The turns that had not ended when they were stored. An index instead would have to read all turns when it is made. The
     -- condition is the name of a field, as above.
-    CREATE TABLE running_turns (
+    CREATE TABLE unended_turns (
         session TEXT NOT NULL,
         chat TEXT NOT NULL,
         place INTEGER NOT NULL,
         PRIMARY KEY (session, chat, place)
     ) STRICT, WITHOUT ROWID;
-    CREATE TRIGGER turns_begun AFTER INSERT ON turns WHEN instr(NEW.kept, '\"running\":true') > 0 BEGIN
-        INSERT INTO running_turns VALUES (NEW.session, NEW.chat, NEW.place);
+    CREATE TRIGGER turns_begun AFTER INSERT ON turns WHEN instr(NEW.kept, '\"unended\":true') > 0 BEGIN
+        INSERT INTO unended_turns VALUES (NEW.session, NEW.chat, NEW.place);
     END;
     CREATE TRIGGER turns_resumed AFTER UPDATE OF kept ON turns
-    WHEN instr(NEW.kept, '\"running\":true') > 0 AND instr(OLD.kept, '\"running\":true') = 0 BEGIN
-        INSERT INTO running_turns VALUES (NEW.session, NEW.chat, NEW.place);
+    WHEN instr(NEW.kept, '\"unended\":true') > 0 AND instr(OLD.kept, '\"unended\":true') = 0 BEGIN
+        INSERT INTO unended_turns VALUES (NEW.session, NEW.chat, NEW.place);
     END;
     CREATE TRIGGER turns_ended AFTER UPDATE OF kept ON turns
-    WHEN instr(NEW.kept, '\"running\":true') = 0 AND instr(OLD.kept, '\"running\":true') > 0 BEGIN
-        DELETE FROM running_turns WHERE session = OLD.session AND chat = OLD.chat AND place = OLD.place;
+    WHEN instr(NEW.kept, '\"unended\":true') = 0 AND instr(OLD.kept, '\"unended\":true') > 0 BEGIN
+        DELETE FROM unended_turns WHERE session = OLD.session AND chat = OLD.chat AND place = OLD.place;
     END;
-    CREATE TRIGGER turns_removed AFTER DELETE ON turns WHEN instr(OLD.kept, '\"running\":true') > 0 BEGIN
-        DELETE FROM running_turns WHERE session = OLD.session AND chat = OLD.chat AND place = OLD.place;
+    CREATE TRIGGER turns_removed AFTER DELETE ON turns WHEN instr(OLD.kept, '\"unended\":true') > 0 BEGIN
+        DELETE FROM unended_turns WHERE session = OLD.session AND chat = OLD.chat AND place = OLD.place;
     END;
 "];
 

@@ -37,7 +37,7 @@ async fn runs_of_an_earlier_version_are_found() {
         "DROP TRIGGER automation_run_facts_added; DROP TRIGGER automation_run_facts_changed;
          DROP TRIGGER automation_run_facts_removed; DROP TABLE automation_run_facts; DROP TABLE automation_run_words;
          DROP INDEX session_chats_waiting; DROP TABLE session_reported;
-         DROP TABLE running_turns; DROP TRIGGER turns_begun; DROP TRIGGER turns_resumed; DROP TRIGGER turns_ended;
+         DROP TABLE unended_turns; DROP TRIGGER turns_begun; DROP TRIGGER turns_resumed; DROP TRIGGER turns_ended;
          DROP TRIGGER turns_removed;",
     )
     .unwrap();

@@ -29,7 +29,8 @@ fn turn(number: usize, size: usize) -> KeptTurn {
     });
     KeptTurn {
         turn: serde_json::from_value::<Turn>(turn).unwrap(),
-        running: false,
+        unended: false,
+        charged: false,
         sender: None,
         transcript_id: None,
     }
@@ -284,7 +285,7 @@ async fn sessions_of_an_older_database_are_listed_and_their_chats_found_and_its_
     db.execute_batch(
         "DROP TRIGGER session_chats_stored; DROP TABLE session_chat_uris; DROP INDEX sessions_listed;
          DROP INDEX sessions_drafts; DROP INDEX session_chats_waiting; DROP TABLE session_reported;
-         DROP TABLE running_turns; DROP TRIGGER turns_begun; DROP TRIGGER turns_resumed; DROP TRIGGER turns_ended;
+         DROP TABLE unended_turns; DROP TRIGGER turns_begun; DROP TRIGGER turns_resumed; DROP TRIGGER turns_ended;
          DROP TRIGGER turns_removed;
          ALTER TABLE sessions DROP COLUMN draft; ALTER TABLE sessions DROP COLUMN listed_at; ALTER TABLE sessions DROP COLUMN uri;
          DROP TRIGGER automation_run_facts_added; DROP TRIGGER automation_run_facts_changed;

@@ -117,7 +117,7 @@ pub fn store(own: &M) -> SessionStore {
             member.read(|tables| {
                 let stored = tables.sessions.stored().into_iter();
                 let waits = |row: &SessionRow| {
-                    row.chats.iter().any(KeptChat::waits) || row.turns.values().any(|kept| kept.running)
+                    row.chats.iter().any(KeptChat::waits) || row.turns.values().any(|kept| kept.unended)
                 };
                 stored.filter(|(_, row)| waits(row)).map(|(id, _)| id.clone()).collect()
             })

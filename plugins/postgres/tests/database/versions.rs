@@ -216,7 +216,7 @@ async fn statements_of_the_version_before_run_on_the_tables_of_this_one() {
         "s",
         "of a session that it stored before and after"
     );
-    assert_eq!(of_before("SELECT count(*) FROM running_turns"), "0");
+    assert_eq!(of_before("SELECT count(*) FROM unended_turns"), "0");
     after.is_serving("first").await;
     assert_eq!(of_before("SELECT count(*) FROM host WHERE expires_at > clock_timestamp()"), "2");
     after.stores.close().await;
