@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use crate::core::file_uris::file_path;
 use crate::core::refusals::no_provider;
 use crate::sessions::Sessions;
+use crate::sessions::foreign_values::{Meaning, meaning};
 use crate::sessions::shared::SharedSchemas;
 use crate::workspace::{machines, worktrees};
 
@@ -53,8 +54,51 @@ pub(crate) struct Chosen {
     pub config: SessionConfigState,
     /// The chosen values that the backend has to accept.
     pub asked: JsonObject,
-    /// Keys that are not settings of the session.
+    /// Keys that are not settings of the session, or whose values are of another host's vocabulary.
     pub left_out: Vec<String>,
+    /// The values that are used in place of those of another host's vocabulary.
+    pub translated: JsonObject,
+    /// What the user has to know about them.
+    pub notes: Vec<String>,
+}
+
+/// Values of another host's vocabulary.
+#[derive(Debug, Default)]
+struct Foreign {
+    left_out: Vec<String>,
+    translated: JsonObject,
+    notes: Vec<String>,
+    /// Lines for the log.
+    said: Vec<String>,
+}
+
+impl ReadSchema {
+    /// Translates the chosen values that are of another host's vocabulary, and removes those that mean what the agent does anyway,
+    /// or what it has no word for.
+    fn translate(&self, chosen: &mut JsonObject) -> Foreign {
+        let mut foreign = Foreign::default();
+        let sent = chosen.clone();
+        for (key, property) in self.written["properties"].as_object().into_iter().flatten() {
+            let Some(meaning) = meaning(&sent, key, property) else { continue };
+            let value = sent[key].as_str().unwrap_or_default();
+            if let Meaning::Value(now) = meaning {
+                foreign.said.push(format!("{key} has no value {value:?}; {now:?} is used"));
+                foreign.translated.insert(key.clone(), now.into());
+                chosen.insert(key.clone(), now.into());
+                continue;
+            }
+            foreign.said.push(format!("{key} has no value {value:?}; the agent's own is used"));
+            foreign.left_out.push(key.clone());
+            chosen.shift_remove(key);
+            if meaning == Meaning::Missing {
+                let title = property["title"].as_str().unwrap_or(key);
+                foreign.notes.push(format!(
+                    "Warning: this agent has no {title} = {value}, which was chosen for this session; it goes on with its own."
+                ));
+            }
+        }
+        foreign
+    }
 }
 
 /// Whether the host itself defines a setting of this name for some sessions.
@@ -77,18 +121,29 @@ impl Sessions {
 
     /// Returns the same for a session that is about to be created, after validation. Chosen values must match the
     /// schema of settings that plugins contributed and of those that are immutable afterwards. The backend is asked
-    /// about the mutable ones once its session exists. Keys that are not settings of the session are dropped, because
-    /// clients also send values that they chose for other hosts.
+    /// about the mutable ones once its session exists. Keys that are not settings of the session are dropped, and values of the
+    /// backend's settings that are of another host's vocabulary are translated or dropped where `is_client`, because clients also
+    /// send values that they chose for other hosts.
     pub(crate) async fn chosen_settings(
         &self,
         agent: &Agent,
         session: &str,
         chosen: &JsonObject,
+        is_client: bool,
     ) -> Result<Chosen, Thrown> {
         let Merged { mut config, written, contributed } = self.merged(agent, &JsonObject::new()).await?;
         let mut asked = JsonObject::new();
-        let mut left_out = Vec::new();
-        for (key, value) in chosen {
+        let mut chosen = chosen.clone();
+        let mut foreign = Foreign::default();
+        if is_client {
+            foreign = written.translate(&mut chosen);
+            for said in &foreign.said {
+                self.core.log.warn(format_args!("{session}: {said}"));
+            }
+        }
+        let mut left_out = foreign.left_out;
+        let of_settings = left_out.len();
+        for (key, value) in &chosen {
             let wrong = match (
                 contributed.iter().find(|setting| *setting.key == **key),
                 config.schema.properties.get(key),
@@ -113,14 +168,14 @@ impl Sessions {
             config.values.insert(key.clone(), value.clone());
         }
         self.workspace.offer_computers(agent, &mut config, false).await;
-        if let Some(first) = left_out.first() {
-            let more = left_out.len() - 1;
+        if let [first, more @ ..] = &left_out[of_settings..] {
+            let more = more.len();
             let others = if more > 0 { format!(" (nor {more} more)") } else { String::new() };
             self.core
                 .log
                 .warn(format_args!("{session}: {first} is not a setting of this session{others}; left out"));
         }
-        Ok(Chosen { config, asked, left_out })
+        Ok(Chosen { config, asked, left_out, translated: foreign.translated, notes: foreign.notes })
     }
 
     /// Returns a schema as JSON, with its properties in the order in which the backend, plugins and the host declare them.
@@ -229,8 +284,11 @@ impl Sessions {
     ) -> Result<Value, RpcError> {
         let agent = self.agent_for_settings(params.provider.as_deref())?;
         let chosen = params.config.unwrap_or_default();
-        let Merged { mut config, contributed, .. } =
-            self.merged(&agent, &chosen).await.map_err(Thrown::into_rpc)?;
+        let Merged { mut config, written, contributed } =
+            self.merged(&agent, &JsonObject::new()).await.map_err(Thrown::into_rpc)?;
+        let mut shown = chosen.clone();
+        written.translate(&mut shown);
+        config.values.extend(shown);
         let asked = SettingQuery {
             query: String::new(),
             provider: params.provider,

@@ -304,11 +304,14 @@ impl Claimed {
     async fn make(&self, sessions: &Arc<Sessions>) -> Result<Box<Actor>, RpcError> {
         let Self { entry, agent, new, .. } = self;
         let failed = |why: Thrown| failed(entry, why);
-        let mut chosen = sessions.chosen_settings(agent, &entry.uri, &new.config).await.map_err(failed)?;
-        if !chosen.left_out.is_empty() {
+        // Sessions that are no drafts are work of plugins, where nobody would see that another value is used.
+        let chosen = sessions.chosen_settings(agent, &entry.uri, &new.config, new.draft).await;
+        let mut chosen = chosen.map_err(failed)?;
+        if !chosen.left_out.is_empty() || !chosen.translated.is_empty() {
             self.revise(|view| {
                 let record = Arc::make_mut(&mut view.record);
                 record.values.retain(|key, _| !chosen.left_out.contains(key));
+                record.values.extend(chosen.translated.clone());
             });
         }
         if entry.view().record.worktree.is_some() {
@@ -372,6 +375,7 @@ impl Claimed {
             return Err(failed(why));
         }
         actor.chats[0].backend = Some(Backend::running(session, 0, mailbox.clone()));
+        actor.notes = chosen.notes;
         sessions.bind(entry).await?;
         self.keep(sessions, &actor).await.map_err(|why| {
             try_again(format!("the session could not be stored, so it was not started: {why}"))

@@ -32,6 +32,7 @@ mod directory_facts;
 mod drafts;
 mod emit_limit;
 mod ending;
+mod foreign_values;
 mod in_memory;
 mod input_answers;
 mod input_feed;

@@ -7,11 +7,13 @@ use ostler_contract::points::{Changes, KeptDraft, SessionFlags, StartingTurn, Tu
 use ostler_contract::{HostFunction, Thrown, Value, limit};
 use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{
-    ChatErrorAction, ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatTurnStartedAction,
-    SessionInputNeededRemovedAction, SessionIsReadChangedAction, StateAction,
+    ChatErrorAction, ChatPendingMessageRemovedAction, ChatPendingMessageSetAction, ChatResponsePartAction,
+    ChatTurnStartedAction, SessionInputNeededRemovedAction, SessionIsReadChangedAction, StateAction,
 };
+use ostler_protocol::wire::common::StringOrMarkdown;
 use ostler_protocol::wire::state::{
-    ErrorInfo, ErrorResponsePart, PendingMessageKind, SessionInputRequest, SessionStatus, TurnState,
+    ErrorInfo, ErrorResponsePart, PendingMessageKind, ResponsePart, SessionInputRequest, SessionStatus,
+    SystemNotificationResponsePart, TurnState,
 };
 use tracing::Span;
 
@@ -97,7 +99,22 @@ impl Actor {
             // The backend has been informed.
             self.deferred.add(DeferredPart::Chats);
         }
+        let begun = opening.turn.clone();
         self.announce_turn(at, opening).await;
+        if !self.storing.has_failed {
+            self.say_notes(at, &begun);
+        }
+    }
+
+    /// Tells the user in a turn that has begun what there is to know about the session's settings.
+    fn say_notes(&mut self, at: usize, turn: &str) {
+        for note in std::mem::take(&mut self.notes) {
+            let content = StringOrMarkdown::Plain(note);
+            let part =
+                ResponsePart::SystemNotification(SystemNotificationResponsePart { content, meta: None });
+            let said = ChatResponsePartAction { turn_id: turn.to_owned(), part, meta: None };
+            self.apply_chat(at, StateAction::ChatResponsePart(said), None);
+        }
     }
 
     /// Starts a turn without a backend call. The turn and everything that its start changes are stored in one commit,

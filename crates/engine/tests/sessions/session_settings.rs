@@ -228,6 +228,7 @@ async fn what_a_session_is_made_with_holds_to_the_same_as_what_it_is_changed_to(
         (json!({ "hay": 1.5 }), "hay has to be a whole number of bales"),
         (json!({ "hay": "much" }), r#"hay does not fit: "much" is not of type "number""#),
         (json!({ "hay": null }), r#"hay does not fit: null is not of type "number""#),
+        (json!({ "stall": 1 }), r#"stall does not fit: 1 is not of type "string""#),
         (json!({ "stall": "west" }), r#"stall does not fit: "west" is not one of "north" or "south""#),
         (json!({ "color": 5 }), r#"color does not fit: 5 is not of type "string""#),
     ] {
@@ -244,6 +245,35 @@ async fn what_a_session_is_made_with_holds_to_the_same_as_what_it_is_changed_to(
     assert_eq!(
         values,
         &json!({ "hay": 3, "brand": 7, "stall": "north", "color": "grey", "isolation": "folder" })
+    );
+    // A word of another host is the backend's default, and no choice; one that asks for less is shown to the user.
+    for (id, stall, notes) in [("2", "interactive", 0), ("3", "plan", 1)] {
+        let session = format!("stable:/{id}");
+        let chat = ostler_protocol::uri::default_chat(&session);
+        let mut config = asked(json!({ "stall": stall }));
+        config["channel"] = session.as_str().into();
+        client.request("createSession", config).await.unwrap();
+        let snapshot = client.request("subscribe", json!({ "channel": session })).await.unwrap();
+        assert_eq!(snapshot["snapshot"]["state"]["config"]["values"], json!({ "hay": 1 }));
+        client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        let begin = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "t" } });
+        client.dispatch(&chat, 1, begin).await;
+        client.actions_until("chat/turnStarted").await;
+        let state = client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        let parts = state["snapshot"]["state"]["activeTurn"]["responseParts"].as_array().unwrap().clone();
+        assert_eq!(parts.len(), notes, "{parts:?}");
+        if let [note] = &parts[..] {
+            assert_eq!(note["kind"], "systemNotification");
+            assert!(
+                note["content"].as_str().unwrap().contains("no Stall = plan, which was chosen"),
+                "{note}"
+            );
+        }
+    }
+    assert!(
+        host.log.has("stable:/3: stall has no value \"plan\"; the agent's own is used"),
+        "{:?}",
+        host.log.all()
     );
     let line = "stable:/1: zz is not a setting of this session (nor 1 more); left out";
     assert_eq!(host.log.all().iter().filter(|said| *said == line).count(), 1, "{:?}", host.log.all());
