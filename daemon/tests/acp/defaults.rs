@@ -51,6 +51,31 @@ fn set(log: &Path) -> Vec<(String, Value)> {
     frames.filter_map(change).collect()
 }
 
+/// VS Code sends with each session what its user chose for its own agent.
+#[tokio::test]
+async fn what_an_editor_chose_for_another_agent_prevents_no_session() {
+    for new in [json!({ "configOptions": options("ask", "low") }), older()] {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let stage = Stage::new(json!({ "log": log.path(), "new": new }));
+        for (session, mode) in
+            [("fake:/one", "interactive"), ("fake:/two", "interactive"), ("fake:/three", "autopilot")]
+        {
+            let editors = json!({ "isolation": "folder", "autoApprove": "default", "mode": mode });
+            let mut talk = stage.talk_in(session, editors).await;
+            assert_eq!(talk.say("!say hello").await, "hello", "{session}");
+            let state = talk.client.subscribe(session).await;
+            assert_eq!(state["config"]["values"]["mode"], "ask", "{session}: the agent's own: {state}");
+        }
+        assert_eq!(set(log.path()), [], "nothing that no user chose for this agent");
+        // The first session was made before the agent had said what it offers.
+        for session in
+            ["fake:/two: mode has no value \"interactive\"", "fake:/three: mode has no value \"autopilot\""]
+        {
+            stage.folder.wait_for_log(&format!("{session}; the agent's own is used"));
+        }
+    }
+}
+
 /// Chooses a setting in a running session.
 async fn choose(talk: &mut Talk, config: Value) {
     let session = talk.session.clone();

@@ -115,6 +115,36 @@ async fn an_expired_login_names_the_ways_to_sign_in() {
     );
 }
 
+/// An agent uses the code for something else too, such as a quota: its words are what happened, and a sign-in is a hint.
+#[tokio::test]
+async fn what_an_agent_says_beside_the_code_for_a_sign_in_is_shown() {
+    let method = json!([{ "id": "oauth", "name": "Log in with Hay" }]);
+    let quota = "the quota of this month is used up";
+    let key = ", or set its API key in agents.fake.env";
+    for (methods, said, kind, sentence) in [
+        (json!([]), quota, "agent", format!("fake refused session/prompt: {quota}")),
+        (
+            json!([]),
+            "Please log in",
+            "agentNotSignedIn",
+            format!("fake asks for a sign-in: Please log in; sign in with /bin/sh in a terminal{key}"),
+        ),
+        (
+            method,
+            quota,
+            "agentNotSignedIn",
+            format!(
+                "fake asks for a sign-in: {quota}; run `ostler agent login fake --method oauth` (Log in with Hay){key}"
+            ),
+        ),
+    ] {
+        let stage = Stage::new(json!({ "initialize": { "authMethods": methods } }));
+        let refused = json!({ "code": -32000, "message": said });
+        let error = stage.talk().await.fail(&format!("!refuse {refused}")).await;
+        assert_eq!((&error["errorType"], &error["message"]), (&json!(kind), &json!(sentence)));
+    }
+}
+
 #[tokio::test]
 async fn an_agent_that_hangs_is_stopped() {
     for method in ["initialize", "session/new"] {
@@ -132,6 +162,21 @@ async fn an_agent_that_hangs_is_stopped() {
         );
         assert!(message.contains("waiting for hay"), "{message}");
     }
+}
+
+#[tokio::test]
+async fn a_command_that_downloads_the_agent_first_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let npx = folder.path().join("npx");
+    std::fs::write(&npx, "#!/bin/sh\nexec sleep 60\n").unwrap();
+    std::fs::set_permissions(&npx, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let entry = json!({ "command": npx, "args": ["-y", "some-agent"] });
+    let stage = Stage::of(entry, json!({ "startTimeoutSeconds": 1 }));
+    let error = stage.talk().await.fail("hello").await;
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("did not answer initialize within 1 seconds"), "{message}");
+    assert!(message.contains("; npx downloads it at its first start: check that"), "{message}");
+    assert!(message.contains("or raise startTimeoutSeconds; send the message again"), "{message}");
 }
 
 #[tokio::test]

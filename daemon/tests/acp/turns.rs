@@ -364,7 +364,8 @@ async fn an_agent_whose_models_are_unknown_offers_its_own_choice() {
 async fn what_an_agent_reported_is_known_after_a_restart() {
     let options = json!([{ "id": "model", "name": "Model", "category": "model", "type": "select", "currentValue": "small",
         "options": [{ "value": "small", "name": "Small" }] }]);
-    let stage = Stage::new(json!({ "new": { "configOptions": options } }));
+    let sees = json!({ "agentCapabilities": { "promptCapabilities": { "image": true } } });
+    let stage = Stage::new(json!({ "initialize": sees, "new": { "configOptions": options } }));
     let mut talk = stage.talk().await;
     talk.say("hello").await;
     let stored = wait_for(|| stage.folder.read("acp-agents/fake.md").contains("Small").then_some(()));
@@ -376,7 +377,8 @@ async fn what_an_agent_reported_is_known_after_a_restart() {
         client.request("resolveSessionConfig", json!({ "provider": "fake", "config": {} })).await.unwrap();
     assert_eq!(resolved["schema"]["properties"]["model"]["enum"], json!(["small"]), "no agent was started");
     let root = client.subscribe("ahp-root://").await;
-    assert_eq!(root["agents"][0]["models"][0]["name"], "Small", "{root}");
+    let model = json!({ "id": "small", "provider": "fake", "name": "Small", "supportsVision": true });
+    assert_eq!(root["agents"][0]["models"], json!([model]), "{root}");
 }
 
 #[tokio::test]

@@ -222,7 +222,7 @@ fn row(session: &Value) -> Option<Value> {
 /// Returns how a user has to sign in, if an error requires that.
 pub fn ways(why: &AgentError, agent: &AgentOptions) -> Option<Value> {
     match why {
-        AgentError::SignIn(methods) => Some(check::auth_methods(methods, agent)),
+        AgentError::SignIn { methods, .. } => Some(check::auth_methods(methods, agent)),
         AgentError::Starts { why, .. } => ways(why, agent),
         _ => None,
     }

@@ -379,7 +379,9 @@ impl Running {
                 let (stderr, noise) = (said(&self.process, &self.masks), self.wire.noise());
                 AgentError::Ended { status, broken, stderr, noise }
             }
-            failure if failure.is_auth_required() => AgentError::SignIn(self.facts.auth.clone()),
+            failure if failure.is_auth_required() => {
+                AgentError::sign_in(method, self.facts.auth.clone(), &failure)
+            }
             failure => AgentError::Refused { method, failure },
         }
     }

@@ -46,7 +46,7 @@ pub async fn check(
         if let (AgentError::NotInstalled, Some(install)) = (&why, &agent.install) {
             report["install"] = install.as_str().into();
         }
-        if let AgentError::SignIn(methods) = &why {
+        if let AgentError::SignIn { methods, .. } = &why {
             report["authMethods"] = auth_methods(methods, agent);
         }
     }
@@ -191,7 +191,7 @@ async fn ask(
 fn state(why: &AgentError) -> &'static str {
     match why {
         AgentError::NotInstalled => "notInstalled",
-        AgentError::SignIn(_) => "notSignedIn",
+        AgentError::SignIn { .. } => "notSignedIn",
         _ => "failed",
     }
 }

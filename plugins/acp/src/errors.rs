@@ -55,7 +55,12 @@ pub enum AgentError {
         limit: usize,
     },
     /// It requires a sign-in.
-    SignIn(Vec<AuthMethod>),
+    SignIn {
+        /// The ways that it offers.
+        methods: Vec<AuthMethod>,
+        /// Its own words, if they say more than that.
+        said: Option<String>,
+    },
     /// It was started several times for one turn.
     Starts {
         /// The number of starts.
@@ -78,11 +83,22 @@ const QUOTED: usize = 1000;
 const RESTART: &str = "; send the message again to restart it";
 
 impl AgentError {
+    /// An agent answered a request with the code for a required sign-in. Some use it for something else too, such as a quota.
+    pub fn sign_in(method: &'static str, methods: Vec<AuthMethod>, failure: &Failure) -> Self {
+        let said = Some(words(failure)).filter(|said| !is_plain(said));
+        match &said {
+            Some(said) if methods.is_empty() && !is_of_sign_in(said) => {
+                Self::Refused { method, failure: failure.clone() }
+            }
+            _ => Self::SignIn { methods, said },
+        }
+    }
+
     /// The error's type, for clients.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotInstalled => "agentNotInstalled",
-            Self::SignIn(_) => "agentNotSignedIn",
+            Self::SignIn { .. } => "agentNotSignedIn",
             Self::Memory { .. } => "agentMemory",
             Self::Output { .. } => "agentOutput",
             Self::Ended { .. } => "agentEnded",
@@ -139,6 +155,13 @@ impl AgentError {
                     waited.as_secs()
                 );
                 quote(&mut sentence, stderr, noise.as_deref());
+                if let Some(downloader) = downloader(command).filter(|_| *method == "initialize") {
+                    let _ = write!(
+                        sentence,
+                        "; {downloader} downloads it at its first start: check that this computer reaches the package registry, or \
+                         raise startTimeoutSeconds"
+                    );
+                }
                 sentence.push_str(RESTART);
                 sentence
             }
@@ -152,8 +175,11 @@ impl AgentError {
                  to restart it",
                 limit >> 20
             ),
-            Self::SignIn(methods) => {
-                let mut sentence = format!("{name} is not signed in");
+            Self::SignIn { methods, said } => {
+                let mut sentence = match said {
+                    Some(said) => format!("{name} asks for a sign-in: {said}"),
+                    None => format!("{name} is not signed in"),
+                };
                 // The method for a key is used where the key is configured.
                 let of_key = agent.needs.key_method.as_deref();
                 let ways = methods.iter().filter(|method| Some(method.id.as_str()) != of_key);
@@ -176,6 +202,38 @@ impl AgentError {
             Self::Refused { method, failure } => format!("{name} refused {method}: {}", words(failure)),
         }
     }
+}
+
+/// Returns the name of a command that downloads the agent before it starts it.
+fn downloader(command: &str) -> Option<&str> {
+    let name = command.rsplit('/').next()?;
+    ["npx", "bunx", "uvx", "pipx"].contains(&name).then_some(name)
+}
+
+/// Whether the words of an agent are of a sign-in.
+fn is_of_sign_in(said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    [
+        "auth",
+        "sign in",
+        "sign-in",
+        "signed in",
+        "log in",
+        "login",
+        "logged in",
+        "credential",
+        "api key",
+        "api_key",
+        "token",
+    ]
+    .iter()
+    .any(|word| said.contains(word))
+}
+
+/// Whether an agent says no more than that a sign-in is required, in the words of the protocol.
+fn is_plain(said: &str) -> bool {
+    let said = said.trim().trim_end_matches('.').to_ascii_lowercase();
+    ["", "authentication required", "auth required", "auth_required", "unauthenticated"].contains(&&*said)
 }
 
 /// Returns the text of an error answer.

@@ -367,30 +367,22 @@ impl Catalogue {
     /// default, because VS Code disables agents without models.
     pub fn offered(&self, configured: &[Model]) -> Offered {
         let known = self.shared.known.lock();
+        // Agents say for themselves, not for each model, what a prompt may have.
+        let supports_vision = known.about.as_ref().map(|about| about.facts.image);
+        let model = |id: &str, name: &str| OfferedModel {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            supports_vision,
+            ..OfferedModel::default()
+        };
         let reported =
             known.settings.iter().find(|setting| setting.is(MODEL)).map(|setting| &setting.option.value);
         let models = match reported {
-            Some(ConfigValue::Select { choices, .. }) => choices
-                .iter()
-                .map(|choice| OfferedModel {
-                    id: choice.id.clone(),
-                    name: choice.name.clone(),
-                    ..OfferedModel::default()
-                })
-                .collect(),
-            _ if configured.is_empty() => vec![OfferedModel {
-                id: OWN_MODEL.to_owned(),
-                name: "Default".to_owned(),
-                ..OfferedModel::default()
-            }],
-            _ => configured
-                .iter()
-                .map(|model| OfferedModel {
-                    id: model.id.clone(),
-                    name: model.name.clone().unwrap_or_else(|| model.id.clone()),
-                    ..OfferedModel::default()
-                })
-                .collect(),
+            Some(ConfigValue::Select { choices, .. }) => {
+                choices.iter().map(|choice| model(&choice.id, &choice.name)).collect()
+            }
+            _ if configured.is_empty() => vec![model(OWN_MODEL, "Default")],
+            _ => configured.iter().map(|of| model(&of.id, of.name.as_ref().unwrap_or(&of.id))).collect(),
         };
         let command = |command: &Command| OfferedCommand {
             name: command.name.clone(),

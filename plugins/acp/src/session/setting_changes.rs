@@ -123,7 +123,8 @@ impl Conversation {
     pub(super) async fn changed_setting(&mut self, change: Change, answer: Result<Value, Failure>) {
         let auth_required = answer.as_ref().is_err_and(Failure::is_auth_required);
         // It read its login at its start for this turn, so a restart would not help.
-        let signed_out = auth_required && self.waiting.is_some() && self.starts > 0;
+        let is_over = auth_required && self.waiting.is_some() && self.starts > 0;
+        let signed_out = answer.as_ref().err().filter(|_| is_over).cloned();
         let outcome = match answer {
             Ok(answer) => {
                 self.chosen.insert(change.id.clone(), change.value.clone());
@@ -147,8 +148,8 @@ impl Conversation {
             }
         };
         self.change_ended(change, outcome).await;
-        if signed_out {
-            self.fail_signed_out().await;
+        if let Some(failure) = signed_out {
+            self.fail_signed_out("session/set_config_option", &failure).await;
         }
         self.change_next().await;
         self.advance().await;

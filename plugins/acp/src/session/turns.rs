@@ -170,7 +170,7 @@ impl Conversation {
             Err(failure) => {
                 self.expired_with(&failure);
                 match failure.is_auth_required() {
-                    true => self.fail_signed_out().await,
+                    true => self.fail_signed_out("session/prompt", &failure).await,
                     false => self.fail_with(&AgentError::Refused { method: "session/prompt", failure }).await,
                 }
             }
@@ -178,9 +178,9 @@ impl Conversation {
     }
 
     /// Ends the running turn because the agent requires a sign-in.
-    pub(super) async fn fail_signed_out(&mut self) {
+    pub(super) async fn fail_signed_out(&mut self, method: &'static str, failure: &Failure) {
         let auth = self.live.as_ref().map(|live| live.running.facts.auth.clone()).unwrap_or_default();
-        self.fail_with(&AgentError::SignIn(auth)).await;
+        self.fail_with(&AgentError::sign_in(method, auth, failure)).await;
     }
 
     /// Handles an invalid login: the agent read it at its start, so it is restarted for the next turn.
