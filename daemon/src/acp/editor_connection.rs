@@ -83,6 +83,11 @@ impl Failure {
         Self { code: RESOURCE_NOT_FOUND, message: why.into() }
     }
 
+    /// The agent requires a sign-in. Editors offer one for this code alone.
+    pub fn auth_required(why: impl Into<String>) -> Self {
+        Self { code: ErrorCode::AUTH_REQUIRED.value(), message: why.into() }
+    }
+
     /// The request could not be carried out.
     pub fn internal(why: impl Into<String>) -> Self {
         Self { code: ErrorCode::INTERNAL_ERROR.value(), message: why.into() }

@@ -110,9 +110,14 @@ impl Editor {
     }
 
     pub async fn ask(&self, method: &str, params: Value) -> Result<Value, String> {
+        self.ask_or_code(method, params).await.map_err(|(_, message)| message)
+    }
+
+    /// The same, with the code of an error.
+    pub async fn ask_or_code(&self, method: &str, params: Value) -> Result<Value, (i32, String)> {
         let sent = self.connection.send_request(UntypedMessage { method: method.to_owned(), params });
         let answer = tokio::time::timeout(LIMIT, sent.block_task()).await.expect("an answer in time");
-        answer.map_err(|error| error.message)
+        answer.map_err(|error| (error.code.into(), error.message))
     }
 
     pub fn notify(&self, method: &str, params: Value) {
@@ -128,12 +133,22 @@ impl Editor {
 
     /// Sends a prompt; the answer is to be awaited.
     pub fn prompt(&self, session: &str, text: &str) -> impl Future<Output = Result<Value, String>> + use<> {
+        let answer = self.prompt_or_code(session, text);
+        async move { answer.await.map_err(|(_, message)| message) }
+    }
+
+    /// The same, with the code of an error.
+    pub fn prompt_or_code(
+        &self,
+        session: &str,
+        text: &str,
+    ) -> impl Future<Output = Result<Value, (i32, String)>> + use<> {
         let params = json!({ "sessionId": session, "prompt": [{ "type": "text", "text": text }] });
         let sent =
             self.connection.send_request(UntypedMessage { method: "session/prompt".to_owned(), params });
         async move {
             let answer = tokio::time::timeout(LIMIT, sent.block_task()).await.expect("an answer in time");
-            let answer: Value = answer.map_err(|error| error.message)?;
+            let answer: Value = answer.map_err(|error| (error.code.into(), error.message))?;
             fits::<acp::PromptResponse>(&answer);
             Ok(answer)
         }
@@ -587,6 +602,20 @@ async fn an_agent_reads_the_unsaved_text_of_an_editor() {
     assert_eq!(other.say(&read(&open)).await, "{\"content\":\"saved\"}");
 }
 
+/// Editors offer a sign-in for the protocol's code alone.
+#[tokio::test]
+async fn an_agent_that_is_not_signed_in_is_that_for_the_editor_too() {
+    let stage = Stage::new(json!({}));
+    let editor = Editor::start(&stage.folder, &[]).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    let refused = json!({ "code": -32000, "message": "Authentication required" });
+    let (code, message) = editor.prompt_or_code(&session, &format!("!refuse {refused}")).await.unwrap_err();
+    assert_eq!(code, -32000, "{message}");
+    assert!(message.starts_with("fake is not signed in"), "{message}");
+    let (code, message) = editor.prompt_or_code(&session, "!exit 9").await.unwrap_err();
+    assert_eq!(code, -32603, "{message}");
+}
+
 #[tokio::test]
 async fn a_failed_turn_answers_with_its_error() {
     let stage = Stage::new(json!({}));
@@ -596,6 +625,14 @@ async fn a_failed_turn_answers_with_its_error() {
     assert!(why.starts_with("fake ended with exit code 9"), "{why}");
     let why = editor.ask("session/new", json!({ "cwd": "relative", "mcpServers": [] })).await.unwrap_err();
     assert!(why.contains("absolute"), "{why}");
+    // What the editor asks for is wrong, and nothing of ostler's.
+    for (method, params) in [
+        ("session/new", json!({ "cwd": "/etc", "mcpServers": [] })),
+        ("authenticate", json!({ "methodId": "none" })),
+    ] {
+        let (code, why) = editor.ask_or_code(method, params).await.unwrap_err();
+        assert_eq!(code, -32602, "{method}: {why}");
+    }
     let why = editor.ask("session/fly", json!({})).await.unwrap_err();
     assert!(why.contains("session/fly"), "{why}");
 }

@@ -5,16 +5,21 @@ use ahp::{ClientEvent, SubscriptionEvent};
 use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::uri;
 use ostler_protocol::wire::actions::{ActionEnvelope, StateAction};
+use ostler_protocol::wire::state::ErrorInfo;
 
 use super::{Bridge, Open, Sent, TaskEvent};
 use crate::acp::editor_connection::{Failure, take_back};
 use crate::acp::{content, options};
+use crate::exit::Exit;
 
 impl Bridge {
     pub(super) async fn handle_task_event(&mut self, event: TaskEvent) {
         match event {
             TaskEvent::Created { request, outcome: Err(why), .. } => {
-                request.answer(Err(Failure::internal(why.to_string())));
+                request.answer(Err(match why {
+                    Exit::Usage(why) => Failure::bad_params(why),
+                    Exit::Machine(why) => Failure::internal(why),
+                }));
             }
             TaskEvent::Created { request, session, outcome: Ok(()) } => {
                 self.open(request, &session, false).await
@@ -172,7 +177,7 @@ impl Bridge {
                 return self.ended(session, &failed.turn_id, Ok("refusal"));
             }
             StateAction::ChatError(failed) => {
-                return self.ended(session, &failed.turn_id, Err(&failed.part.error.message));
+                return self.ended(session, &failed.turn_id, Err(&failed.part.error));
             }
             _ => None,
         };
@@ -182,13 +187,16 @@ impl Bridge {
     }
 
     /// Answers the prompt that started an ended turn.
-    pub(super) fn ended(&mut self, session: &str, turn: &str, outcome: Result<&str, &str>) {
+    pub(super) fn ended(&mut self, session: &str, turn: &str, outcome: Result<&str, &ErrorInfo>) {
         let Some(open) = self.open.get_mut(session) else { return };
         match (open.prompts.remove(turn), outcome) {
             (Some(prompt), Ok(reason)) => prompt.request.answer(Ok(json!({ "stopReason": reason }))),
-            (Some(prompt), Err(why)) => prompt.request.answer(Err(Failure::internal(why))),
+            (Some(prompt), Err(why)) => prompt.request.answer(Err(match &*why.error_type {
+                "agentNotSignedIn" => Failure::auth_required(&why.message),
+                _ => Failure::internal(&why.message),
+            })),
             // For another client's turn the editor has no notification.
-            (None, Err(why)) => self.update(session, &content::chunk("agent_message_chunk", why)),
+            (None, Err(why)) => self.update(session, &content::chunk("agent_message_chunk", &why.message)),
             (None, Ok(_)) => {}
         }
     }

@@ -211,7 +211,11 @@ impl Bridge {
                 let answer = self.initialize(&request.params);
                 request.answer(Ok(answer));
             }
-            "authenticate" => request.answer(Ok(json!({}))),
+            // None are offered.
+            "authenticate" => {
+                let method = request.params["methodId"].as_str().unwrap_or_default().to_owned();
+                request.answer(Err(Failure::bad_params(format!("{method:?} is not a method to sign in"))));
+            }
             "session/new" => self.create(request),
             "session/load" => self.open(request, &session, true).await,
             "session/resume" => self.open(request, &session, false).await,

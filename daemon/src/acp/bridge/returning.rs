@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ostler_contract::json;
 use ostler_protocol::uri;
-use ostler_protocol::wire::state::{ChatState, ResponsePart, SnapshotState, Turn, TurnState};
+use ostler_protocol::wire::state::{ChatState, ErrorInfo, ResponsePart, SnapshotState, Turn, TurnState};
 
 use super::prompting::prompt_of;
 use super::{Bridge, Open, Waits};
@@ -61,10 +61,11 @@ impl Bridge {
         for turn in turns {
             let seen = seen_of(&before.chat, &turn.id);
             self.more(&session, seen, &turn.response_parts);
+            let error = error_of(&turn);
             let outcome = match turn.state {
                 TurnState::Complete => Ok("end_turn"),
                 TurnState::Cancelled => Ok("cancelled"),
-                _ => Err(error_of(&turn)),
+                _ => Err(&error),
             };
             self.ended(&session, &turn.id, outcome);
         }
@@ -161,10 +162,15 @@ fn missed<'a>(before: &'a ChatState, now: &'a ChatState) -> impl Iterator<Item =
     now.turns.iter().skip(if known.is_some() && from == 0 { usize::MAX } else { from })
 }
 
-fn error_of(turn: &Turn) -> &str {
+fn error_of(turn: &Turn) -> ErrorInfo {
     let error = turn.response_parts.iter().rev().find_map(|part| match part {
-        ResponsePart::Error(part) => Some(part.error.message.as_str()),
+        ResponsePart::Error(part) => Some(part.error.clone()),
         _ => None,
     });
-    error.unwrap_or("the turn failed")
+    error.unwrap_or_else(|| ErrorInfo {
+        error_type: String::new(),
+        message: "the turn failed".to_owned(),
+        stack: None,
+        meta: None,
+    })
 }
