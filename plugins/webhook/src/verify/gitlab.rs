@@ -52,6 +52,10 @@ impl Scheme for Gitlab {
         Standard.key(secret)
     }
 
+    fn unusable(&self, secret: &str) -> Option<&'static str> {
+        Standard.unusable(secret)
+    }
+
     fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
         if signs(signing.secret) {
             call.header("webhook-id", signing.id);

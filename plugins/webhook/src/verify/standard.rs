@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use ring::hmac::HMAC_SHA256;
 
 use super::hmac::{MOST, made};
@@ -55,18 +57,24 @@ impl Scheme for Standard {
         key(secret)
     }
 
+    fn unusable(&self, secret: &str) -> Option<&'static str> {
+        unusable(secret)
+    }
+
     fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
         signature(signing, call);
         Ok(())
     }
 
     fn shell(&self, _: &str) -> Option<Shell> {
-        let key =
-            "K=$(printf %s \"${SECRET#whsec_}\" | base64 -d | od -An -vtx1 | tr -d ' \\n'); ".to_owned();
+        // Not every `base64` decodes without padding, or with too much of it.
+        let key = "S=$(printf %s \"${SECRET#whsec_}\" | tr -d = | tr _- /+); \
+                   while [ $((${#S} % 4)) -ne 0 ]; do S=$S=; done; \
+                   K=$(printf %s \"$S\" | base64 -d | od -An -vtx1 | tr -d ' \\n'); ";
         let signature =
             "printf %s \"test.$T.$B\" | openssl dgst -sha256 -mac HMAC -macopt hexkey:$K -binary | base64";
         Some(Shell {
-            before: TIME.to_owned() + key.as_str(),
+            before: TIME.to_owned() + key,
             headers: vec![
                 "webhook-id: test".to_owned(),
                 "webhook-timestamp: $T".to_owned(),
@@ -77,13 +85,28 @@ impl Scheme for Standard {
     }
 }
 
-/// A secret that is not base64 is used as the key. An empty key would be public.
+/// What follows the prefix, in either alphabet of base64, with its padding or without: senders show secrets in each form.
+fn decoded(encoded: &str) -> Option<Vec<u8>> {
+    const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true);
+    let decode = |alphabet| GeneralPurpose::new(alphabet, LENIENT).decode(encoded);
+    decode(&alphabet::STANDARD).or_else(|_| decode(&alphabet::URL_SAFE)).ok().filter(|key| !key.is_empty())
+}
+
+/// A secret without the prefix that is not base64 is used as the key. An empty key would be public.
 fn key(secret: &str) -> Vec<u8> {
-    let bare = secret.strip_prefix(PREFIX).unwrap_or(secret);
-    match STANDARD.decode(bare) {
-        Ok(key) if !key.is_empty() => key,
-        _ => secret.as_bytes().to_vec(),
-    }
+    let key = match secret.strip_prefix(PREFIX) {
+        Some(encoded) => decoded(encoded),
+        None => STANDARD.decode(secret).ok().filter(|key| !key.is_empty()),
+    };
+    key.unwrap_or_else(|| secret.as_bytes().to_vec())
+}
+
+/// Returns why no sender signs with a secret.
+pub(super) fn unusable(secret: &str) -> Option<&'static str> {
+    let encoded = secret.strip_prefix(PREFIX)?;
+    decoded(encoded).is_none().then_some("has no base64 after whsec_; copy it again from the sender")
 }
 
 /// Adds the headers of a message with this id.

@@ -188,6 +188,35 @@ fn a_secret_of_only_a_prefix_is_the_key() {
     assert_eq!(standard.scheme.key("not base64"), b"not base64");
 }
 
+/// Whatever is accepted works: senders show a secret with padding or without, in either alphabet.
+#[test]
+fn a_secret_is_the_same_key_in_each_form_of_base64() {
+    let key = [251, 255, 191, 251, 255, 191, 97];
+    let standard = Verify::read(&"standard".into()).unwrap().scheme;
+    for secret in ["whsec_+/+/+/+/YQ==", "whsec_+/+/+/+/YQ", "whsec_-_-_-_-_YQ", "whsec_-_-_-_-_YQ=="] {
+        assert_eq!(standard.unusable(secret), None, "{secret}");
+        assert_eq!(standard.key(secret), key, "{secret}");
+    }
+    for secret in ["whsec_", "whsec_=", "whsec_not base64", "whsec_a"] {
+        assert!(standard.unusable(secret).is_some(), "{secret}");
+        assert!(Verify::read(&"gitlab".into()).unwrap().scheme.unusable(secret).is_some(), "{secret}");
+    }
+    assert_eq!([standard.unusable("plain text"), standard.unusable("c2VjcmV0")], [None; 2]);
+}
+
+#[test]
+fn a_shell_decodes_each_form_of_a_secret() {
+    let standard = Verify::read(&"standard".into()).unwrap().scheme;
+    for secret in
+        ["whsec_+/+/+/+/YQ==", "whsec_+/+/+/+/YQ", "whsec_-_-_-_-_YQ", "whsec_-_-_-_-_YQ==", "+/+/+/+/YQ=="]
+    {
+        let script = format!("set -e; {} printf %s \"$K\"", standard.shell(secret).unwrap().before);
+        let ran =
+            std::process::Command::new("sh").args(["-c", &script]).env("SECRET", secret).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "fbffbffbffbf61", "{secret}: {ran:?}");
+    }
+}
+
 #[test]
 fn a_shell_sends_the_headers_of_a_sender() {
     for sender in SENDERS.iter().filter(|sender| sender.name != "discord") {
@@ -310,7 +339,7 @@ fn a_form_has_a_maximum_number_of_fields() {
 }
 
 #[test]
-fn only_discord_checks_the_secret() {
+fn only_discord_asks_for_a_secret_of_one_form() {
     for sender in SENDERS {
         let scheme = Verify::read(&serde_json::from_str(sender.vectors[0].verify).unwrap()).unwrap().scheme;
         assert_eq!(scheme.unusable(sender.vectors[0].secret), None, "{}", sender.name);
