@@ -53,9 +53,29 @@ export const ALGORITHMS = {
 };
 const KNOWN = [...new Set(Object.values(ALGORITHMS).flat())];
 
+/** What each algorithm takes beside its name. Other members are ignored, as of every dictionary of the platform. */
+const OF_RSA = ['hash', 'modulusLength', 'publicExponent'];
+const MEMBERS = {
+  'AES-CBC': ['iv', 'length'],
+  'AES-CTR': ['counter', 'length'],
+  'AES-GCM': ['additionalData', 'iv', 'length', 'tagLength'],
+  HKDF: ['hash', 'info', 'salt'],
+  HMAC: ['hash', 'length'],
+  PBKDF2: ['hash', 'iterations', 'salt'],
+  ECDH: ['namedCurve', 'public'],
+  ECDSA: ['hash', 'namedCurve'],
+  X25519: ['public'],
+  'RSA-OAEP': [...OF_RSA, 'label'],
+  'RSA-PSS': [...OF_RSA, 'saltLength'],
+  'RSASSA-PKCS1-v1_5': OF_RSA,
+};
+
 function named(algorithm) {
-  const given = typeof algorithm === 'string' ? { name: algorithm } : { ...algorithm };
-  given.name = KNOWN.find((name) => name.toLowerCase() === `${given.name}`.toLowerCase()) ?? given.name;
+  const { name, ...members } = typeof algorithm === 'string' ? { name: algorithm } : algorithm;
+  const known = KNOWN.find((known) => known.toLowerCase() === `${name}`.toLowerCase()) ?? name;
+  const given = { name: known };
+  const taken = Object.hasOwn(MEMBERS, known) ? MEMBERS[known] : [];
+  for (const member of taken) if (member in members) given[member] = members[member];
   if (typeof given.hash === 'string') given.hash = { name: given.hash.toUpperCase() };
   return given;
 }
