@@ -35,7 +35,7 @@ use ostler_protocol::RpcError;
 use ostler_protocol::surrogates::what_it_is;
 use ostler_server::{Guard, HangUp, HostNames, Mount, Reply, Token, charged, refuse};
 
-use self::rows::Ask;
+use self::rows::{Ask, Verb};
 use self::sign_in::Page;
 pub use self::streams::Streams;
 use crate::config::ConfigFiles;
@@ -59,7 +59,7 @@ enum Refused {
     Missing(String),
     /// As many streams are open as may; says which limit it is.
     Streams(String),
-    Method(&'static str),
+    Method(Verb),
     Media,
     NoMemory,
     /// The host serves no clients now.
@@ -174,9 +174,9 @@ fn refusal(path: &str, refused: &Refused, control: &Control) -> Response {
     match refused {
         Refused::Exit(exit) => http::message(status, control.hidden.hide(&exit.to_string())),
         Refused::NotThere => refuse(&Reply::NoApi(path.to_owned())),
-        Refused::Method(allowed) => {
-            let mut response = http::message(status, format_args!("{path} only accepts {allowed}"));
-            response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allowed));
+        Refused::Method(verb) => {
+            let mut response = http::message(status, format_args!("{path} only accepts {}", verb.name()));
+            response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(verb.allowed()));
             response
         }
         Refused::Media => http::message(status, "The content type must be application/json"),
@@ -224,9 +224,11 @@ enum Served {
 
 async fn serve(control: &Arc<Control>, path: &str, request: Request, page: &Page) -> Result<Served, Refused> {
     let (row, name) = rows::find(path).ok_or(Refused::NotThere)?;
-    if request.method().as_str() != row.method.name() {
-        return Err(Refused::Method(row.method.name()));
+    if !row.method.is_of(request.method()) {
+        return Err(Refused::Method(row.method));
     }
+    // Nobody reads its events.
+    let is_head = *request.method() == http::Method::HEAD;
     // Set by the guard; without it no caller is authenticated.
     let known = request.extensions().get::<Principal>().cloned();
     let by = request.extensions().get::<Credential>().cloned().unwrap_or_default();
@@ -236,7 +238,7 @@ async fn serve(control: &Arc<Control>, path: &str, request: Request, page: &Page
     }
     row.admits(control, &caller)?;
     let ask = Ask { control: control.clone(), caller, by, name, page: page.clone() };
-    if let Some(events) = row.events(&ask, request.uri().query(), request.headers()) {
+    if !is_head && let Some(events) = row.events(&ask, request.uri().query(), request.headers()) {
         let hang_up = request.extensions().get::<HangUp>().cloned();
         return Ok(Served::Stream(events?.response(hang_up)));
     }

@@ -46,7 +46,7 @@ pub(super) const STATUSES: &[Status] = &[
     status(401, "No token, or an unknown token.", |_| true),
     status(403, "A grant is missing, or the `Host` or `Origin` is not accepted.", |_| true),
     status(404, "Unknown path, run, session or webhook endpoint, or the API is disabled.", has_name),
-    status(405, "Wrong method; `Allow` has the right one.", |_| false),
+    status(405, "Wrong method; `Allow` has the right one. `HEAD` works where `GET` does.", |_| false),
     status(408, "The body did not arrive in time.", has_body),
     status(
         409,
@@ -320,7 +320,7 @@ mod tests {
             Refused::Missing(text()),
             Refused::Streams(text()),
             Refused::NotReady(text()),
-            Refused::Method("GET"),
+            Refused::Method(crate::api::rows::Verb::Get),
             Refused::Media,
             Refused::NoMemory,
             Refused::Body(text()),

@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use futures::future::BoxFuture;
-use ostler_contract::http::HeaderMap;
+use ostler_contract::http::{HeaderMap, Method};
 use ostler_contract::{JsonObject, Value};
 use ostler_engine::Principal;
 use ostler_engine::users::{Credential, Kind};
@@ -52,6 +52,19 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// Whether a request has this method. `HEAD` is `GET` without the body, which the server leaves out.
+    pub fn is_of(self, method: &Method) -> bool {
+        method.as_str() == self.name() || self.name() == "GET" && *method == Method::HEAD
+    }
+
+    /// The methods of such requests, for `Allow`.
+    pub const fn allowed(self) -> &'static str {
+        match self {
+            Self::Get => "GET, HEAD",
+            Self::Post => "POST",
+        }
+    }
+
     /// As HTTP writes it.
     pub const fn name(self) -> &'static str {
         match self {

@@ -643,6 +643,32 @@ async fn the_api_answers_who_has_the_token_and_nobody_else() {
         let (seen, answer) = ask(&daemon, head, headers, body).await;
         assert_eq!((seen, &answer["message"]), (status, &json!(says)), "{head}");
     }
+    // The head of what GET answers, without its body, also of a stream.
+    for (path, headers) in [
+        ("/api/health", String::new()),
+        ("/api/status", bearer.clone()),
+        ("/api/sessions", format!("{bearer}Accept: text/event-stream\r\n")),
+    ] {
+        let head = format!(
+            "HEAD {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{headers}\r\n",
+            daemon.address()
+        );
+        let answer = daemon.exchange(head.as_bytes()).await;
+        assert!(
+            answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\n"),
+            "{path}: {answer}"
+        );
+        assert!(answer.to_lowercase().contains("content-length: "), "{path}: {answer}");
+    }
+    let head = format!(
+        "HEAD /api/plugin/config HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{bearer}\r\n",
+        daemon.address()
+    );
+    let answer = daemon.exchange(head.as_bytes()).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 405 ") && answer.to_lowercase().contains("allow: post\r\n"),
+        "{answer}"
+    );
     for origins in [
         &["https://evil.org"][..],
         &["chrome-extension://abcdef"],
