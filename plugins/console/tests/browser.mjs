@@ -235,6 +235,57 @@ const go = (page, hash) =>
     location.hash = to;
   }, hash);
 
+/** A long conversation: the page stays at its end, and where its reader has moved it. */
+async function conversation(page, peer) {
+  const { uri, chat } = await session(peer, 'Begin');
+  const view = page.getByRole('region', { name: 'Conversation' });
+  const away = () => view.evaluate((one) => one.scrollHeight - one.scrollTop - one.clientHeight);
+  const answered = async (nth) => {
+    await page.locator('.turn').nth(nth).getByText('Done in').waitFor();
+    // Two frames, in which what has come is laid out.
+    await page.evaluate(
+      () => new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next))),
+    );
+  };
+  let turns = 0;
+  for (const [size, viewport] of Object.entries(SIZES)) {
+    await page.setViewportSize(viewport);
+    await go(page, LINK(uri));
+    await answered(turns);
+    peer.dispatch(chat, turn('/words 3000'));
+    await answered(++turns);
+    check((await away()) < 5, `${size}: the conversation is shown at its end, however it grows`);
+    for (const name of ['Send', 'Message to the agent']) {
+      const control = name === 'Send' ? page.getByRole('button', { name }) : page.getByLabel(name);
+      const box = await control.boundingBox();
+      check(box.y >= 0 && box.y + box.height <= viewport.height, `${size}: ${name} is inside of the window`);
+    }
+    await view.hover();
+    await page.mouse.wheel(0, -500);
+    await page.waitForFunction(
+      (one) => one.scrollHeight - one.scrollTop - one.clientHeight > 300,
+      await view.elementHandle(),
+    );
+    const top = await view.evaluate((one) => one.scrollTop);
+    peer.dispatch(chat, turn('/words 300'));
+    await answered(++turns);
+    check(
+      Math.abs((await view.evaluate((one) => one.scrollTop)) - top) < 5,
+      `${size}: the reader stays where they are`,
+    );
+    await view.focus();
+    await page.keyboard.press('End');
+    await page.waitForFunction(
+      (one) => one.scrollHeight - one.scrollTop - one.clientHeight < 5,
+      await view.elementHandle(),
+    );
+    peer.dispatch(chat, turn('/words 300'));
+    await answered(++turns);
+    check((await away()) < 5, `${size}: at the end again, the view follows again`);
+    await page.screenshot({ path: join(screenshots, `conversation-${size}.png`) });
+  }
+}
+
 /** Measures main-thread tasks of the page from now on. */
 const observe = (page) =>
   page.evaluate(() => {
@@ -594,6 +645,8 @@ async function run(address, browser, dir) {
     .nth(1)
     .waitFor();
   check(true, 'a prompt is answered');
+  await conversation(page, peer);
+  await go(page, LINK(talks.uri));
   await page.getByLabel('Message to the agent').fill('/hang');
   await page.getByRole('button', { name: 'Send' }).click();
   await page.getByRole('button', { name: 'Cancel turn' }).waitFor();

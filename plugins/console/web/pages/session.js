@@ -203,6 +203,7 @@ function chat(panel, uri, app) {
   };
   const submit = () => {
     if (!field.value.trim()) return;
+    follows = true;
     if (state?.activeTurn) return put('queued');
     connection.dispatch(uri, {
       type: 'chat/turnStarted',
@@ -255,9 +256,26 @@ function chat(panel, uri, app) {
         connection.dispatch(uri, { type: 'chat/pendingMessageRemoved', kind, id: one.id }),
       ),
     );
+  // The view is at the end until the reader moves it up, and again once it is moved there, however the text grows meanwhile.
+  let follows = true;
+  let top = 0;
+  const isAtEnd = () => scroll.scrollTop + scroll.clientHeight >= scroll.scrollHeight - 4;
+  scroll.addEventListener(
+    'scroll',
+    () => {
+      if (scroll.scrollTop < top || isAtEnd()) follows = isAtEnd();
+      top = scroll.scrollTop;
+    },
+    { passive: true },
+  );
+  const follow = () => {
+    if (follows) scroll.scrollTop = scroll.scrollHeight;
+  };
+  const sizes = new ResizeObserver(follow);
+  sizes.observe(turnsElement);
+  sizes.observe(scroll);
   const draw = frame(() => {
     if (!state) return;
-    const bottom = scroll.scrollTop + scroll.clientHeight >= scroll.scrollHeight - 80;
     const remains = turns.draw(state);
     earlier.hidden = !state.turnsNextCursor;
     const active = state.activeTurn;
@@ -272,7 +290,7 @@ function chat(panel, uri, app) {
       (one) => pending(one.kind)(one),
     );
     queue.hidden = !steering.length && !queued.length;
-    if (bottom) scroll.scrollTop = scroll.scrollHeight;
+    follow();
     if (remains) draw();
   });
 
@@ -300,12 +318,12 @@ function chat(panel, uri, app) {
       if (error) return panel.replaceChildren(h('p', { class: 'bad' }, error.message));
       state = now;
       if (one) say(one);
-      else requestAnimationFrame(() => (scroll.scrollTop = scroll.scrollHeight));
       draw();
     },
     { turns: TURNS },
   );
   return () => {
+    sizes.disconnect();
     draw.stop();
     end();
   };
