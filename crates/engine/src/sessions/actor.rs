@@ -54,8 +54,6 @@ pub(super) struct Actor {
     /// The clients of `state.active_clients`, with their users.
     pub active_clients: Vec<ClientIdentity>,
     pub chats: Vec<Chat>,
-    /// What the user of the first turn has to know about the session's settings.
-    pub notes: Vec<String>,
     pub next_chat: u64,
     /// Chats that are being opened.
     pub opening: Vec<Opening>,
@@ -157,7 +155,6 @@ impl Actor {
             ahead: EmitLimit::default(),
             audience,
             announced: false,
-            notes: Vec::new(),
             dirty: false,
             busy_at: Instant::now(),
             changes: None,

@@ -73,6 +73,8 @@ pub(super) struct Chat {
     pub ended: Option<String>,
     /// Whether the host ends while a turn runs.
     pub is_broken: bool,
+    /// What the user of its first turn has to know about the session's settings.
+    pub notes: Vec<String>,
     /// Whether the running turn was given to the backend by the host.
     pub is_given: bool,
     /// Whether the last turn is stored.
@@ -240,6 +242,7 @@ impl Chat {
             resumes: false,
             ended: None,
             is_broken: false,
+            notes: Vec::new(),
             is_given: false,
             end: StoredEnd::default(),
             counted: None,

@@ -375,7 +375,7 @@ impl Claimed {
             return Err(failed(why));
         }
         actor.chats[0].backend = Some(Backend::running(session, 0, mailbox.clone()));
-        actor.notes = chosen.notes;
+        actor.chats[0].notes = chosen.notes;
         sessions.bind(entry).await?;
         self.keep(sessions, &actor).await.map_err(|why| {
             try_again(format!("the session could not be stored, so it was not started: {why}"))

@@ -108,7 +108,7 @@ impl Actor {
 
     /// Tells the user in a turn that has begun what there is to know about the session's settings.
     fn say_notes(&mut self, at: usize, turn: &str) {
-        for note in std::mem::take(&mut self.notes) {
+        for note in std::mem::take(&mut self.chats[at].notes) {
             let content = StringOrMarkdown::Plain(note);
             let part =
                 ResponsePart::SystemNotification(SystemNotificationResponsePart { content, meta: None });
