@@ -22,6 +22,7 @@ mod sessions;
 pub mod shapes;
 mod sign_in;
 mod streams;
+mod verb;
 mod webhooks;
 
 use std::sync::Arc;
@@ -35,9 +36,10 @@ use ostler_protocol::RpcError;
 use ostler_protocol::surrogates::what_it_is;
 use ostler_server::{Guard, HangUp, HostNames, Mount, Reply, Token, charged, refuse};
 
-use self::rows::{Ask, Verb};
+use self::rows::Ask;
 use self::sign_in::Page;
 pub use self::streams::Streams;
+use self::verb::Verb;
 use crate::config::ConfigFiles;
 use crate::config_redaction::without_userinfo;
 use crate::control::Control;

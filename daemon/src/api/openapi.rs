@@ -320,7 +320,7 @@ mod tests {
             Refused::Missing(text()),
             Refused::Streams(text()),
             Refused::NotReady(text()),
-            Refused::Method(crate::api::rows::Verb::Get),
+            Refused::Method(crate::api::verb::Verb::Get),
             Refused::Media,
             Refused::NoMemory,
             Refused::Body(text()),

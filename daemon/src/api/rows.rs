@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use futures::future::BoxFuture;
-use ostler_contract::http::{HeaderMap, Method};
+use ostler_contract::http::HeaderMap;
 use ostler_contract::{JsonObject, Value};
 use ostler_engine::Principal;
 use ostler_engine::users::{Credential, Kind};
@@ -27,6 +27,7 @@ use super::shapes::{
     RemovePlugin, ReplayDelivery, Restart, SetOption, StoreSecret, UpdatePlugin,
 };
 use super::sign_in::{self, Page};
+use super::verb::Verb;
 use super::{Refused, body, cluster, host, openapi, plugins, query, runs, secrets, sessions, webhooks};
 use crate::control::Control;
 use crate::exit::Exit;
@@ -41,38 +42,6 @@ pub const READY: &str = "/api/ready";
 pub const SIGN_IN: &str = "/api/sign-in";
 /// Where pages sign out.
 pub const SIGN_OUT: &str = "/api/sign-out";
-
-/// The method of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
-    /// Reads.
-    Get,
-    /// Changes.
-    Post,
-}
-
-impl Verb {
-    /// Whether a request has this method. `HEAD` is `GET` without the body, which the server leaves out.
-    pub fn is_of(self, method: &Method) -> bool {
-        method.as_str() == self.name() || self.name() == "GET" && *method == Method::HEAD
-    }
-
-    /// The methods of such requests, for `Allow`.
-    pub const fn allowed(self) -> &'static str {
-        match self {
-            Self::Get => "GET, HEAD",
-            Self::Post => "POST",
-        }
-    }
-
-    /// As HTTP writes it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Post => "POST",
-        }
-    }
-}
 
 /// The schema of a type; the types it refers to go into the generator.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
