@@ -7,6 +7,7 @@ use crate::support::{World, automation, endpoint, folder, write};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ostler_contract::{Value, json};
+use ostler_plugin_webhook::tools::EndpointFacts;
 use ring::hmac;
 
 const GITHUB: &str = "It's a Secret to Everybody";
@@ -176,4 +177,19 @@ async fn standard_webhooks() {
     let renamed = fresh.with("webhook-id", "msg_other".to_owned());
     assert_eq!(renamed.send(&world, "standard").await.0, 401, "the id is signed too");
     assert_eq!(world.runs("standard").await, 1);
+}
+
+/// The commands that `webhook add` prints run in a shell.
+#[test]
+fn a_shell_decodes_each_form_of_a_secret() {
+    let record = json!({ "id": "in", "automation": true, "secret": "host:in", "verify": "standard" });
+    let facts = EndpointFacts::read(record.as_object().unwrap()).unwrap();
+    let secrets =
+        ["whsec_+/+/+/+/YQ==", "whsec_+/+/+/+/YQ", "whsec_-_-_-_-_YQ", "whsec_-_-_-_-_YQ==", "+/+/+/+/YQ=="];
+    for secret in secrets {
+        let script = format!("set -e; {} printf %s \"$K\"", facts.shell(secret).unwrap().before);
+        let mut shell = std::process::Command::new("sh");
+        let ran = shell.args(["-c", &script]).env("SECRET", secret).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "fbffbffbffbf61", "{secret}: {ran:?}");
+    }
 }
