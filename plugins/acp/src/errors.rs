@@ -77,6 +77,8 @@ pub enum AgentError {
     },
 }
 
+/// The type of the error of a turn whose agent requires a sign-in.
+pub const NOT_SIGNED_IN: &str = "agentNotSignedIn";
 /// The maximum length of an agent's text in an error, in characters.
 const QUOTED: usize = 1000;
 /// What to do after an agent ended.
@@ -98,7 +100,7 @@ impl AgentError {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotInstalled => "agentNotInstalled",
-            Self::SignIn { .. } => "agentNotSignedIn",
+            Self::SignIn { .. } => NOT_SIGNED_IN,
             Self::Memory { .. } => "agentMemory",
             Self::Output { .. } => "agentOutput",
             Self::Ended { .. } => "agentEnded",

@@ -61,6 +61,7 @@ static SCOPES: Scopes = Scopes::new("ostler-agent", "OSTLER_AGENT_SCOPE");
 const AGENTS: &str = "acp-agents";
 
 pub use elicitation::Misfit;
+pub use errors::NOT_SIGNED_IN;
 pub use mcp::{BRIDGE_TOKEN, BRIDGE_URL};
 pub use ostler_processes::supervisor;
 

@@ -73,6 +73,14 @@ pub(crate) async fn say_in(client: &mut RawClient, session: &str, seq: i64, turn
     client.dispatch(&ostler_protocol::uri::default_chat(session), seq, action).await;
 }
 
+/// Queues a message behind the turn that runs.
+async fn queue(client: &mut RawClient, seq: i64, text: &str) {
+    let message = json!({ "text": text, "origin": { "kind": "user" } });
+    let waits = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": message });
+    client.dispatch(&chat(), seq, waits).await;
+    client.actions_until("chat/pendingMessageSet").await;
+}
+
 /// Returns a client that another host let in before.
 async fn reconnect(host: &ClusteredHost, name: &str, seen: u64, channels: &[&str]) -> (RawClient, Value) {
     let mut client = host.raw();
@@ -581,10 +589,7 @@ async fn what_a_lost_host_left_unfinished_goes_on_at_another_one() {
         say_in(&mut maker, session, 1, "t1", "words that take some seconds until they end").await;
         maker.actions_until("chat/responsePart").await;
     }
-    let message = json!({ "text": "next", "origin": { "kind": "user" } });
-    let waits = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": message });
-    maker.dispatch(&chat(), 2, waits).await;
-    maker.actions_until("chat/pendingMessageSet").await;
+    queue(&mut maker, 2, "next").await;
     inn.cluster.kill(&a);
     eventually("the sessions have another host", || {
         ["one", "two"].iter().all(|id| inn.cluster.owner_of(id).as_deref() == Some("b"))
@@ -624,10 +629,7 @@ async fn what_waits_at_a_host_that_drains_goes_on_at_another_one() {
     subscribe(&mut maker, &chat()).await;
     say(&mut maker, 1, "t1", "words that take some seconds until they end").await;
     maker.actions_until("chat/responsePart").await;
-    let message = json!({ "text": "next", "origin": { "kind": "user" } });
-    let waits = json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": "q", "message": message });
-    maker.dispatch(&chat(), 2, waits).await;
-    maker.actions_until("chat/pendingMessageSet").await;
+    queue(&mut maker, 2, "next").await;
     a.host.set_draining(true).await.unwrap();
     for _ in 0..1200 {
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -509,9 +509,8 @@ async fn a_backend_that_needs_a_token_does_not_start_without_one() {
     }
 }
 
-/// A message that waits for a token wakes its session when the token comes.
-#[tokio::test(start_paused = true)]
-async fn a_session_that_sleeps_wakes_for_the_token_that_its_queue_waits_for() {
+/// A session whose backend needs a token, which nobody lends since its host was stopped.
+async fn without_token() -> World {
     let stage = Stage::default().with_plain_chats().needing(BARN);
     let store = store_of(StateDb::memory().unwrap());
     let first = host(&stage, &store).await;
@@ -523,6 +522,13 @@ async fn a_session_that_sleeps_wakes_for_the_token_that_its_queue_waits_for() {
     world.begin("t1").await;
     world.end("t1").await;
     world.disturb(Disturbance::Stops).await;
+    world
+}
+
+/// A message that waits for a token wakes its session when the token comes.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_sleeps_wakes_for_the_token_that_its_queue_waits_for() {
+    let mut world = without_token().await;
     world.watch().await;
     world.queue("q1").await;
     world.disturb(Disturbance::Sleeps).await;
@@ -541,17 +547,7 @@ async fn a_session_that_sleeps_wakes_for_the_token_that_its_queue_waits_for() {
 /// Another client of the same user may bring the token that the one that created the session no longer does.
 #[tokio::test(start_paused = true)]
 async fn another_client_of_the_same_user_brings_the_token() {
-    let stage = Stage::default().with_plain_chats().needing(BARN);
-    let store = store_of(StateDb::memory().unwrap());
-    let first = host(&stage, &store).await;
-    let mut client = connected(&first).await;
-    lend(&mut client).await;
-    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
-    let mut world = World::of(stage, store, first, client);
-    world.watch().await;
-    world.begin("t1").await;
-    world.end("t1").await;
-    world.disturb(Disturbance::Stops).await;
+    let mut world = without_token().await;
     let mut other = world.host.raw();
     other.initialize("other").await;
     lend(&mut other).await;

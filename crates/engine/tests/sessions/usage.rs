@@ -66,6 +66,23 @@ async fn turn(client: &mut RawClient, stage: &Stage, nth: usize, id: &str, repor
     client.actions_until("chat/turnComplete").await;
 }
 
+/// Creates a session and begins a turn in it; returns its chat.
+async fn begin(client: &mut RawClient) -> String {
+    client.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
+    let chat = uri::default_chat("stage:/1");
+    client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+    let begin = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "go" } });
+    client.dispatch(&chat, 1, begin).await;
+    chat
+}
+
+/// The turn fails and can go on.
+fn fails() -> Value {
+    let error = json!({ "errorType": "x", "message": "No." });
+    let part = json!({ "kind": "error", "error": error, "resumable": true });
+    json!({ "type": "chat/error", "turnId": "t", "duration": 1, "part": part })
+}
+
 async fn records(usage: &Usage) -> Vec<UsageEntry> {
     usage.records.unbounded((UsageQuery::default(),)).await.unwrap()
 }
@@ -127,21 +144,11 @@ async fn a_turn_that_goes_on_is_put_down_by_what_it_uses_from_there_on() {
         let (stage, usage) = (Stage::default().resuming(), store());
         let host = builder(&stage, &usage).options(|options| options.usage.per = per).start().await;
         let mut client = anyone(&host).await;
-        client.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
-        let chat = uri::default_chat("stage:/1");
-        client.request("subscribe", json!({ "channel": chat })).await.unwrap();
-        let begin = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "go" } });
-        client.dispatch(&chat, 1, begin).await;
+        let chat = begin(&mut client).await;
         client.actions_until("chat/turnStarted").await;
         let report = |input: u32| json!({ "type": "chat/usage", "turnId": "t", "usage": { "inputTokens": input, "model": "m" } });
         stage.emit(0, Emit::Chat, report(30));
-        let error = json!({ "errorType": "x", "message": "No." });
-        let part = json!({ "kind": "error", "error": error, "resumable": true });
-        stage.emit(
-            0,
-            Emit::Chat,
-            json!({ "type": "chat/error", "turnId": "t", "duration": 1, "part": part }),
-        );
+        stage.emit(0, Emit::Chat, fails());
         client.actions_until("chat/error").await;
         client.dispatch(&chat, 2, json!({ "type": "chat/turnResume", "turnId": "t" })).await;
         client.actions_until("chat/turnResume").await;
@@ -164,17 +171,11 @@ async fn a_turn_that_two_kills_break_is_put_down_once() {
         || sessions.turns.as_ref().unwrap().unbounded(("1".to_owned(), uri::default_chat("stage:/1")));
     let mut hosts = vec![builder(&stage, &usage).sessions(sessions.clone()).start().await];
     let mut client = anyone(&hosts[0]).await;
-    client.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
-    let chat = uri::default_chat("stage:/1");
-    client.request("subscribe", json!({ "channel": chat })).await.unwrap();
-    let begin = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "go" } });
-    client.dispatch(&chat, 1, begin).await;
+    let chat = begin(&mut client).await;
     stage.wait_begun("t").await;
     let tokens = json!({ "inputTokens": 100 });
     stage.emit(0, Emit::Chat, json!({ "type": "chat/usage", "turnId": "t", "usage": tokens }));
-    let error = json!({ "errorType": "x", "message": "No." });
-    let part = json!({ "kind": "error", "error": error, "resumable": true });
-    stage.emit(0, Emit::Chat, json!({ "type": "chat/error", "turnId": "t", "duration": 1, "part": part }));
+    stage.emit(0, Emit::Chat, fails());
     client.actions_until("chat/error").await;
     until("the failed turn is put down", async || records(&usage).await.len() == 1).await;
     client.dispatch(&chat, 2, json!({ "type": "chat/turnResume", "turnId": "t" })).await;
@@ -364,11 +365,7 @@ async fn a_turn_that_the_end_of_the_host_breaks_is_put_down_once() {
         let sessions = Arc::new(sessions).into_point();
         let first = builder(&stage, &usage).sessions(sessions.clone()).start().await;
         let mut client = anyone(&first).await;
-        client.request("createSession", json!({ "channel": "stage:/1" })).await.unwrap();
-        let chat = uri::default_chat("stage:/1");
-        client.request("subscribe", json!({ "channel": chat })).await.unwrap();
-        let begin = json!({ "type": "chat/turnStarted", "turnId": "t", "message": { "text": "go" } });
-        client.dispatch(&chat, 1, begin).await;
+        let chat = begin(&mut client).await;
         stage.wait_begun("t").await;
         let tokens = json!({ "inputTokens": 100 });
         stage.emit(0, Emit::Chat, json!({ "type": "chat/usage", "turnId": "t", "usage": tokens }));

@@ -192,7 +192,7 @@ impl Bridge {
         match (open.prompts.remove(turn), outcome) {
             (Some(prompt), Ok(reason)) => prompt.request.answer(Ok(json!({ "stopReason": reason }))),
             (Some(prompt), Err(why)) => prompt.request.answer(Err(match &*why.error_type {
-                "agentNotSignedIn" => Failure::auth_required(&why.message),
+                ostler_plugin_acp::NOT_SIGNED_IN => Failure::auth_required(&why.message),
                 _ => Failure::internal(&why.message),
             })),
             // For another client's turn the editor has no notification.
