@@ -14,7 +14,7 @@ pub enum Verb {
 impl Verb {
     /// Whether a request has this method. `HEAD` is `GET` without the body, which the server leaves out.
     pub fn is_of(self, method: &Method) -> bool {
-        method.as_str() == self.name() || self.name() == "GET" && *method == Method::HEAD
+        method.as_str() == self.name() || self == Self::Get && *method == Method::HEAD
     }
 
     /// The methods of such requests, for `Allow`.

@@ -226,7 +226,6 @@ fn is_of_sign_in(said: &str) -> bool {
         "credential",
         "api key",
         "api_key",
-        "token",
     ]
     .iter()
     .any(|word| said.contains(word))

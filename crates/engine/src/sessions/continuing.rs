@@ -36,6 +36,7 @@ enum Left {
 /// notice.
 pub(crate) async fn continue_unfinished(sessions: Weak<Sessions>, hosts_changed: Arc<Notify>) {
     let mut pauses = AGAIN.into_iter();
+    let (mut is_reported, mut is_over) = (false, false);
     // Sessions that were woken here go on whenever they can.
     let mut woken = HashSet::new();
     loop {
@@ -44,19 +45,24 @@ pub(crate) async fn continue_unfinished(sessions: Weak<Sessions>, hosts_changed:
                 return;
             };
             let is_alone = sessions.core.cluster().is_none();
-            match (sessions.wake_unfinished(&mut woken).await, pauses.next()) {
-                (Some(_), Some(pause)) => pause,
-                (None, _) if is_alone => return,
-                (None, _) => NEXT,
-                (Some(left), None) => {
-                    left.report(&sessions.core.log);
-                    if is_alone {
-                        return;
-                    }
+            match sessions.wake_unfinished(&mut woken).await {
+                None => {
+                    is_over = is_alone;
+                    (pauses, is_reported) = (AGAIN.into_iter(), false);
                     NEXT
                 }
+                Some(left) => pauses.next().unwrap_or_else(|| {
+                    if !std::mem::replace(&mut is_reported, true) {
+                        left.report(&sessions.core.log);
+                    }
+                    is_over = is_alone;
+                    NEXT
+                }),
             }
         };
+        if is_over {
+            return;
+        }
         if tokio::time::timeout(pause, hosts_changed.notified()).await.is_ok() {
             woken.clear();
             pauses = AGAIN.into_iter();
