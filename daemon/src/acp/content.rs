@@ -1,5 +1,7 @@
 //! Turns of the host as updates of ACP, and prompts of ACP as messages of the host.
 
+use std::cmp::Ordering;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ostler_contract::{Value, json};
@@ -63,6 +65,27 @@ pub fn user(message: &Message) -> Vec<Value> {
     updates
 }
 
+/// Where a part has the entries of the plan that it shows.
+const PLAN: &str = "ostler.plan";
+
+/// Returns the plan of a turn after an activity has begun, if it is one of its entries: what was under way is done.
+pub fn plan_at(turn: &[ResponsePart], activity: &str) -> Option<Value> {
+    let mut plans = turn.iter().rev().filter_map(|part| match part {
+        ResponsePart::SystemNotification(part) => part.meta.as_ref()?.get(PLAN)?.as_array().cloned(),
+        _ => None,
+    });
+    let mut entries = plans.next()?;
+    let at = entries.iter().position(|entry| entry["content"] == activity)?;
+    for (place, entry) in entries.iter_mut().enumerate() {
+        match place.cmp(&at) {
+            Ordering::Less => entry["status"] = "completed".into(),
+            Ordering::Equal => entry["status"] = "in_progress".into(),
+            Ordering::Greater => {}
+        }
+    }
+    Some(json!({ "sessionUpdate": "plan", "entries": entries }))
+}
+
 /// Returns text as an update.
 pub fn chunk(kind: &str, text: &str) -> Value {
     json!({ "sessionUpdate": kind, "content": { "type": "text", "text": text } })
@@ -86,6 +109,9 @@ pub fn part(part: &ResponsePart, notices: bool) -> Option<Value> {
             if part["kind"] == "contentRef" {
                 let uri = part["uri"].as_str()?;
                 return Some(content_ref(uri, part["contentType"].as_str()));
+            }
+            if let Some(plan) = part["_meta"].get(PLAN) {
+                return Some(json!({ "sessionUpdate": "plan", "entries": plan }));
             }
             let text = text_of(&part["content"]);
             Some(match notices {

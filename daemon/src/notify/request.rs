@@ -60,7 +60,7 @@ pub struct Approval {
     call: String,
     /// The name of the tool.
     pub tool: String,
-    /// The title of the request, if it has one.
+    /// The title of the request, if it has one that says more than the message.
     pub title: Option<String>,
     /// What the call will do.
     pub message: String,
@@ -199,12 +199,14 @@ impl Request {
                     description: None,
                     favoured: option.kind != ConfirmationOptionKind::Deny,
                 });
+                let message = plain(&call.invocation_message);
                 let approval = Approval {
                     turn: asked.turn_id.clone(),
                     call: call.tool_call_id.clone(),
                     tool: call.display_name.clone(),
-                    title: call.confirmation_title.as_ref().map(plain),
-                    message: plain(&call.invocation_message),
+                    // Many agents have one title for both.
+                    title: call.confirmation_title.as_ref().map(plain).filter(|title| *title != message),
+                    message,
                     intention: call.intention.clone(),
                     input: call.tool_input.as_ref().map(input),
                     files: files.as_ref().map(file_names).unwrap_or_default(),
@@ -559,6 +561,19 @@ mod tests {
         assert_eq!(answer("option:no").unwrap()["approved"], false);
         assert!(answer("option:other").is_err());
         assert!(answer("").is_err() && approval.action(&Form::new()).is_err());
+    }
+
+    #[test]
+    fn a_title_that_is_the_message_is_said_once() {
+        let mut asked = json!({
+            "kind": "toolConfirmation", "id": "c1", "chat": "echo:/s/chat", "turnId": "t1", "toolCall": {
+                "status": "pending-confirmation", "toolCallId": "c1", "toolName": "run", "displayName": "Run",
+                "invocationMessage": { "markdown": "echo x; ls" }, "confirmationTitle": "echo x; ls",
+            },
+        });
+        assert_eq!(request(asked.clone()).line(), "echo x; ls");
+        asked["toolCall"]["confirmationTitle"] = "Run it?".into();
+        assert_eq!(request(asked).line(), "Run it?: echo x; ls");
     }
 
     #[test]

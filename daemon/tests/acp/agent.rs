@@ -96,7 +96,9 @@ impl Agent {
             let mut log = OpenOptions::new().create(true).append(true).open(log).unwrap();
             log_frame(&mut log, &message);
         }
-        self.line(&message.to_string());
+        let (before, after) = (&self.config["before"], &self.config["after"]);
+        let [before, after] = [before, after].map(|text| text.as_str().unwrap_or_default());
+        self.line(&format!("{before}{message}{after}"));
     }
 
     fn update(&mut self, update: Value) {
@@ -231,6 +233,11 @@ impl Agent {
                 fs::write(flag, "").unwrap();
             }
             return self.send(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+        }
+        if let Some(members) = self.config["answers"].get(&method).cloned() {
+            let mut answer = json!({ "jsonrpc": "2.0", "id": id });
+            overlay(&mut answer, &members);
+            return self.send(answer);
         }
         if self.config["announces"] == true {
             self.announce_change(&method, &message["params"]);

@@ -240,3 +240,65 @@ async fn lines_that_are_no_messages_are_left_out() {
     let mut talk = stage.talk().await;
     assert_eq!(talk.say("!raw Loading plugins…\n!raw 42\n!raw {\"half\":\n!say hello").await, "hello");
 }
+
+#[tokio::test]
+async fn what_an_agent_writes_around_its_messages_is_left_out() {
+    for (before, after) in [
+        ("\u{1b}]0;busy\u{7}", ""),
+        ("\r 10%\r100%\r", ""),
+        ("\u{feff}", ""),
+        ("[info] ", ""),
+        ("[", "]"),
+        ("", " done"),
+        ("{\"jsonrpc\":\"2.0\",\"method\":\"other/notification\"} ", ""),
+    ] {
+        let stage = Stage::new(json!({ "before": before, "after": after }));
+        let mut talk = stage.talk().await;
+        assert_eq!(talk.say("!say hello").await, "hello", "{before:?} {after:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_understood_fails_its_turn() {
+    for (members, said) in [
+        (
+            json!({ "error": { "message": "the model is overloaded" } }),
+            "{\"message\":\"the model is overloaded\"}",
+        ),
+        (json!({ "error": "busy" }), "\"busy\""),
+        (json!({}), "neither a result nor an error"),
+        (
+            json!({ "result": { "stopReason": "end_turn" }, "error": { "code": 1, "message": "both" } }),
+            "{\"code\":1,\"message\":\"both\"}",
+        ),
+    ] {
+        let stage = Stage::new(json!({ "answers": { "session/prompt": members } }));
+        let mut talk = stage.talk().await;
+        let message = talk.fail("hello").await["message"].as_str().unwrap().to_owned();
+        assert!(
+            message.starts_with("fake refused session/prompt: it answered what cannot be understood: "),
+            "{message}"
+        );
+        assert!(message.ends_with(said), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn half_of_a_surrogate_pair_costs_that_half() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"session-1","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"lone \ud800 surrogate "}}}}"#;
+    assert_eq!(talk.say(&format!("!raw {update}\n!say and more")).await, "lone \u{fffd} surrogate and more");
+}
+
+#[tokio::test]
+async fn a_title_with_code_is_markdown() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    let call = |title: &str| json!({ "sessionUpdate": "tool_call", "toolCallId": title, "title": title, "kind": "execute", "status": "completed" });
+    let script = format!("!update {}\n!update {}", call("Run `make test`"), call("Search **/*.rs"));
+    let seen = talk.turn(&script).await;
+    let ready: Vec<&Value> = seen.iter().filter(|action| action["type"] == "chat/toolCallReady").collect();
+    assert_eq!(ready[0]["invocationMessage"], json!({ "markdown": "Run `make test`" }));
+    assert_eq!(ready[1]["invocationMessage"], "Search **/*.rs");
+}

@@ -527,6 +527,37 @@ async fn tool_calls_thoughts_and_titles_are_shown() {
 }
 
 #[tokio::test]
+async fn a_plan_is_a_plan_of_the_editor() {
+    let stage = Stage::new(json!({}));
+    let mut editor = Editor::start(&stage.folder, &[]).await;
+    let (session, _) = editor.open(&stage.work()).await;
+    let plan = |statuses: [&str; 2]| {
+        let entry = |at: usize, content: &str| json!({ "content": content, "priority": "high", "status": statuses[at] });
+        json!({ "sessionUpdate": "plan", "entries": [entry(0, "first"), entry(1, "second")] })
+    };
+    let told =
+        [["in_progress", "pending"], ["completed", "in_progress"], ["completed", "completed"]].map(plan);
+    let script: Vec<String> = told.iter().map(|update| format!("!update {update}")).collect();
+    let (_, updates) = editor.say(&session, &script.join("\n")).await;
+    let mut plans: Vec<&Value> = updates.iter().filter(|update| update["sessionUpdate"] == "plan").collect();
+    plans.dedup();
+    assert_eq!(plans, told.iter().collect::<Vec<_>>());
+    assert_eq!(said(&updates, "agent_thought_chunk"), "");
+    // So it is when the conversation is loaded.
+    let params = json!({ "sessionId": session, "cwd": stage.work(), "mcpServers": [] });
+    editor.ask("session/load", params).await.unwrap();
+    let mut replayed = Vec::new();
+    while replayed.len() < 2 {
+        let heard = tokio::time::timeout(LIMIT, editor.heard.recv()).await.expect("an update in time");
+        if let Heard::Update(params) = heard.unwrap() {
+            replayed
+                .extend(Some(params["update"].clone()).filter(|update| update["sessionUpdate"] == "plan"));
+        }
+    }
+    assert_eq!(replayed.last(), told.last());
+}
+
+#[tokio::test]
 async fn settings_are_options_of_the_editor() {
     let options = json!([{ "id": "fast", "name": "Fast", "type": "boolean", "currentValue": false },
         { "id": "level", "name": "Level", "type": "select", "currentValue": "a",

@@ -19,6 +19,7 @@ mod emitter;
 mod errors;
 mod files;
 mod limits;
+mod lines;
 mod machine;
 mod masks;
 mod mcp;

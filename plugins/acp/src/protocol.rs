@@ -195,10 +195,13 @@ pub struct Location {
 }
 
 /// One entry of a plan.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlanEntry {
     /// What is to be done.
     pub content: String,
+    /// `high`, `medium` or `low`.
+    #[serde(default)]
+    pub priority: String,
     /// `pending`, `in_progress` or `completed`.
     #[serde(default)]
     pub status: String,

@@ -1,5 +1,6 @@
 //! Reads the messages of an agent from its stdout.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,15 +9,14 @@ use futures::Stream;
 use ostler_contract::Budget;
 use ostler_contract::budget::{SMALL, VALUE};
 use ostler_contract::protocol::message::count_values;
-use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::ChildStdout;
 use tokio::sync::{mpsc, watch};
 
 use crate::agent_connection::{Gate, Incoming, Noise};
 use crate::answers::Answers;
-use crate::errors::plain;
 use crate::limits;
+use crate::lines::messages_in;
 use crate::masks::Masks;
 use crate::parsed::{Name, Parsed};
 
@@ -26,8 +26,6 @@ const LONGEST: usize = 16 << 20;
 const UNREAD_MESSAGES: usize = 20_000;
 /// The maximum number of successive lines that are not messages. More end the connection.
 const NOISE: usize = 10_000;
-/// The retained length of a line that is not a message, for an error.
-const NOISE_SHOWN: usize = 200;
 /// The memory of the parsed values of long messages of all agents, in bytes; a larger message is parsed alone.
 const PARSED: usize = 64 << 20;
 /// The share of one agent, so that others do not wait for it.
@@ -60,7 +58,7 @@ pub struct Unread {
     pub parsed: Parsed,
 }
 
-/// Reads the agent's messages, one per line. Lines that are not JSON objects are skipped; the first one is retained.
+/// Reads the agent's messages. What is not a message is skipped; the first of it is retained.
 ///
 /// `reading` is dropped at their end.
 pub fn incoming_lines(
@@ -68,48 +66,63 @@ pub fn incoming_lines(
     unread: Unread,
 ) -> impl Stream<Item = io::Result<String>> + Send {
     let ended = AtomicBool::new(false);
-    futures::stream::unfold((BufReader::new(stdout), ended, reading), move |(mut stdout, ended, reading)| {
+    let output = Output { stdout: BufReader::new(stdout), found: VecDeque::new() };
+    futures::stream::unfold((output, ended, reading), move |(mut output, ended, reading)| {
         let unread = unread.clone();
         async move {
             if ended.load(Ordering::Relaxed) {
                 return None;
             }
-            let line = unread.next(&mut stdout).await.transpose()?;
+            let line = unread.next(&mut output).await.transpose()?;
             ended.store(line.is_err(), Ordering::Relaxed);
-            Some((line, (stdout, ended, reading)))
+            Some((line, (output, ended, reading)))
         }
     })
 }
 
+/// The output of an agent, with the messages of its last line that are not read yet.
+struct Output {
+    stdout: BufReader<ChildStdout>,
+    found: VecDeque<(String, Name)>,
+}
+
 impl Unread {
     /// Returns the next message; `None` at the end.
-    async fn next(&self, stdout: &mut BufReader<ChildStdout>) -> io::Result<Option<String>> {
+    async fn next(&self, output: &mut Output) -> io::Result<Option<String>> {
         drop(self.gate.lock().await);
         if self.answers.unwritten() > UNREAD_MESSAGES {
             return Err(io::Error::other(format!("it left more than {UNREAD_MESSAGES} messages unread")));
         }
         let mut wasted = 0;
         loop {
-            let Some(line) = next_line(stdout).await? else { return Ok(None) };
-            match name_of(&line) {
-                Some(name) => {
-                    if self.charge(&line, name).await? {
-                        return Ok(Some(line));
-                    }
+            while let Some((message, name)) = output.found.pop_front() {
+                if self.charge(&message, name).await? {
+                    return Ok(Some(message));
                 }
-                None if line.trim().is_empty() => {}
-                None => {
-                    let mut first = self.noise.first();
-                    first.get_or_insert_with(|| {
-                        // It can have ended in the middle of a line.
-                        self.masks.hide_in_beginning(&plain(line.trim())).chars().take(NOISE_SHOWN).collect()
-                    });
-                }
+                wasted += 1;
             }
-            wasted += 1;
+            let Some(line) = next_line(&mut output.stdout).await? else { return Ok(None) };
+            let found = messages_in(line, &self.masks);
+            if let Some(noise) = found.noise {
+                self.note(noise);
+            }
+            output.found = found.messages.into();
+            if output.found.is_empty() {
+                wasted += 1;
+            }
             if wasted > NOISE {
                 return Err(io::Error::other(format!("more than {NOISE} lines in a row were no messages")));
             }
+        }
+    }
+
+    /// Retains the first text that is not a message, and logs it.
+    fn note(&self, noise: String) {
+        let mut first = self.noise.first();
+        if first.is_none() {
+            let line = format!("its output has text that is no message, which is left out: {noise}");
+            let _ = self.tell.try_send(Incoming::LeftOut(line));
+            *first = Some(noise);
         }
     }
 
@@ -137,19 +150,6 @@ impl Unread {
         self.parsed.read(name, charge);
         Ok(true)
     }
-}
-
-/// Returns the name of a message; `None` if the line is none.
-fn name_of(line: &str) -> Option<Name> {
-    #[derive(serde::Deserialize)]
-    struct Members<'a> {
-        #[serde(borrow)]
-        method: Option<&'a RawValue>,
-        #[serde(borrow)]
-        id: Option<&'a RawValue>,
-    }
-    let members = serde_json::from_str::<Members<'_>>(line).ok()?;
-    Name::of(members.id, members.method)
 }
 
 async fn next_line(stdout: &mut BufReader<ChildStdout>) -> io::Result<Option<String>> {

@@ -244,7 +244,10 @@ impl Turn {
                 entries.iter().map(|entry| format!("- [{}] {}", mark(entry), entry.content)).collect();
             self.plan = contents;
             if !lines.is_empty() {
-                self.notification(lines.join("\n")).await;
+                self.open = None;
+                self.part(json!({ "kind": "systemNotification", "content": { "markdown": lines.join("\n") },
+                    "_meta": { "ostler.plan": entries } }))
+                    .await;
             }
         }
         let current =
@@ -388,7 +391,7 @@ impl Turn {
         call.step = Step::Asked;
         let title = call.title();
         let mut action = call.ready(&self.id);
-        action["confirmationTitle"] = title.as_str().into();
+        action["confirmationTitle"] = shown_title(&title);
         action["options"] = options.clone();
         for (name, value) in about {
             action["_meta"][name] = value;
@@ -398,7 +401,8 @@ impl Turn {
         }
         let shown = call.shown.clone();
         let mut state = json!({ "status": "pending-confirmation", "toolCallId": shown, "toolName": call.tool_name(),
-            "displayName": title, "invocationMessage": title, "confirmationTitle": title, "options": options });
+            "displayName": title, "invocationMessage": shown_title(&title), "confirmationTitle": shown_title(&title),
+            "options": options });
         for member in ["toolInput", "edits", "_meta"] {
             if let Some(value) = action.get(member) {
                 state[member] = value.clone();
@@ -570,11 +574,20 @@ impl ToolCall {
 
     fn ready(&self, turn: &str) -> Value {
         let mut action = self.action("chat/toolCallReady", turn);
-        action["invocationMessage"] = self.title().into();
+        action["invocationMessage"] = shown_title(&self.title());
         if let Some(input) = &self.whole.raw_input {
             action["toolInput"] = tool_content::text_of(input).into();
         }
         action
+    }
+}
+
+/// Returns an agent's title for readers. Many write commands and names as Markdown code; what else is in a title, such as
+/// `**/*.rs`, is not Markdown.
+fn shown_title(title: &str) -> Value {
+    match title.matches('`').count() {
+        0 | 1 => title.into(),
+        _ => json!({ "markdown": title }),
     }
 }
 

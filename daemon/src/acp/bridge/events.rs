@@ -152,6 +152,10 @@ impl Bridge {
             StateAction::ChatResponsePart(part) => content::part(&part.part, notices),
             StateAction::ChatDelta(delta) => Some(content::chunk("agent_message_chunk", &delta.content)),
             StateAction::ChatReasoning(delta) => Some(content::chunk("agent_thought_chunk", &delta.content)),
+            StateAction::ChatActivityChanged(changed) => changed.activity.as_ref().and_then(|activity| {
+                let turn = open.chat.active_turn.as_ref()?;
+                content::plan_at(&turn.response_parts, activity)
+            }),
             StateAction::ChatToolCallStart(start) => call(open, &start.tool_call_id, "tool_call"),
             StateAction::ChatToolCallReady(ready) => call(open, &ready.tool_call_id, "tool_call_update"),
             StateAction::ChatToolCallConfirmed(confirmed) => {
