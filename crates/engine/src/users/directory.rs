@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use ostler_contract::owner::Owner;
 use ostler_contract::points::Reader;
-use ostler_protocol::grants::Grant;
+use ostler_protocol::grants::{Grant, SUBJECTS, subject};
 use ostler_protocol::names;
+use ostler_protocol::nearest::{did_you_mean, nearest};
 use ostler_protocol::{JsonObject, Value, json};
 use subtle::{Choice, ConstantTimeEq};
 
@@ -112,6 +113,20 @@ impl fmt::Display for Identification {
     }
 }
 
+/// The members of a user.
+const MEMBERS: &[&str] = &[
+    "id",
+    "roles",
+    "memberships",
+    "primary",
+    "token",
+    "issuer",
+    "rolesFrom",
+    "trustToken",
+    "signedIn",
+    Confirmed::FIELD,
+];
+
 /// The content of a users file.
 #[derive(Debug, Default)]
 pub struct Directory {
@@ -199,6 +214,20 @@ impl Directory {
             }
         }
         grants.dedup();
+        for member in user.keys().filter(|member| !MEMBERS.contains(&member.as_str())) {
+            // Others may be notes of who edits the file.
+            let meant = did_you_mean(member, MEMBERS.iter().copied());
+            if !meant.is_empty() {
+                lines.push(format!("user {id}: nothing reads its {member}{meant}"));
+            }
+        }
+        for membership in memberships.iter().filter(|membership| !self.has_group(membership)) {
+            let known = self.teams.iter().chain(&self.projects).map(String::as_str);
+            let meant = did_you_mean(membership, known);
+            lines.push(format!(
+                "user {id}: its membership {membership} is of a team or project that does not exist{meant}"
+            ));
+        }
         let hash = match user.get("token") {
             None | Some(Value::Null) => None,
             Some(Value::String(token)) if token.is_empty() => None,
@@ -245,6 +274,20 @@ impl Directory {
             hash,
             trust_token: flag(user, "trustToken")?,
         })
+    }
+
+    /// Whether the team of a membership exists, and its project.
+    fn has_group(&self, membership: &str) -> bool {
+        match Owner::from_membership(membership) {
+            Some(Owner::Project { team, project }) => {
+                self.teams.contains(team) && (project == "*" || self.projects.contains(project))
+            }
+            Some(Owner::Team(team)) => self.teams.contains(team),
+            // `<team>:*`
+            _ => membership
+                .split_once(':')
+                .is_some_and(|(team, rest)| rest == "*" && self.teams.contains(team)),
+        }
     }
 
     /// Returns all issuers: first the default one, then those of the records.
@@ -446,10 +489,22 @@ pub(super) fn checked_grant(word: &str) -> Result<(Grant, Option<String>), Strin
     };
     let grant = Grant::parse(old.unwrap_or(word))
         .ok_or_else(|| format!("{word} is not a grant: use <subject>:<operation>, such as session:read"))?;
+    let own = subject(&grant.subject);
     if !grant.is_known() {
-        return Err(format!("{word} is not a grant: {} has no operation {}", grant.subject, grant.operation));
+        let operations = own.into_iter().flat_map(|own| own.read.iter().chain(own.write).copied());
+        let meant = did_you_mean(&grant.operation, operations);
+        return Err(format!(
+            "{word} is not a grant: {} has no operation {}{meant}",
+            grant.subject, grant.operation
+        ));
     }
     let line = old.map(|new| format!("{word} is now called {new}"));
+    let mistyped = || {
+        let meant = nearest(&grant.subject, SUBJECTS.iter().map(|own| own.name)).filter(|_| own.is_none())?;
+        (grant.subject != "*")
+            .then(|| format!("{word} is a grant of a plugin; did you mean {meant}:{}?", grant.operation))
+    };
+    let line = line.or_else(mistyped);
     Ok((grant, line))
 }
 
