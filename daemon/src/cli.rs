@@ -19,7 +19,7 @@ use crate::place::Place;
 use crate::service::{self, Notice, Passed};
 use crate::settings::Settings;
 use crate::webhook::WebhookVerb;
-use crate::{demo, doctor, remote, run, verbs};
+use crate::{demo, doctor, problems, remote, run, verbs};
 
 /// What the program is, as its package says it.
 const ABOUT: &str = env!("CARGO_PKG_DESCRIPTION");
@@ -374,6 +374,7 @@ async fn dispatch(cli: Cli, arguments: &[String], passed: Passed) -> Result<Endi
         return served;
     };
     let place = Place::of_process(&cli.common)?;
+    let concern = problems::concerning(&cli.words);
     let answer = match command {
         Command::Init(flags) => verbs::init(&place, flags).await?,
         Command::Doctor => doctor::doctor(&place).await?,
@@ -405,6 +406,7 @@ async fn dispatch(cli: Cli, arguments: &[String], passed: Passed) -> Result<Endi
         Command::ManPages { folder } => man_pages(&folder)?,
         Command::Demo(flags) => return demo::demo(&flags).await.map(|()| Ending::Code(0)),
     };
+    let answer = problems::added(&place, answer, concern).await;
     answer.print(&cli.common);
     Ok(Ending::Code(answer.code))
 }

@@ -6,6 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ostler_contract::points::{Agent, AutomationStore, Diagnostics, Port, SessionStore, Vault};
+use ostler_contract::problem::Problem;
+use ostler_contract::problems::{Finding, ProblemKind};
 use ostler_contract::recorder::Recorder;
 use ostler_contract::registry::{Registrant, Registry};
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
@@ -13,7 +15,7 @@ use ostler_engine::{
     Gate, Host, HostOptions, Log, McpServers, Outbound, PluginHostCalls, Yaml, session_tools,
 };
 use ostler_js::{Engine, HttpClient, JsOptions, JsSource, ListenRule, LogSink, network};
-use ostler_loader::{Hidden, InspectedPlugin, LoadedPlugin, Loader, PluginConfig, State};
+use ostler_loader::{Hidden, InspectedPlugin, Loaded, LoadedPlugin, Loader, PluginConfig, State};
 use ostler_plugin_console::Changes;
 use ostler_plugin_postgres as postgres;
 use ostler_ports::{
@@ -185,6 +187,7 @@ async fn compose_with(
         users.follow(&host);
     }
     let skipped = loaded.problems.iter().map(|line| hidden.hide(&line.to_string()).into_owned()).collect();
+    list_problems(&host, &loaded, hidden);
     let vault_plugin = match loaded.registry.holder::<Vault>() {
         Some(Registrant::Plugin(id)) => Some(id.to_string()),
         _ => None,
@@ -252,6 +255,29 @@ fn check_stores(plugins: &[LoadedPlugin], hidden: &Hidden) -> Result<(), Exit> {
         (State::Skipped, Some(problem)) => Err(Exit::machine(hidden.hide(&problem.to_string()).into_owned())),
         _ => Ok(()),
     }
+}
+
+/// Lists what was skipped and which options no plugin knows; the loader has logged both.
+fn list_problems(host: &Host, loaded: &Loaded, hidden: &Hidden) {
+    let known = host.core.log.problems();
+    let of_plugins: Vec<&Problem> =
+        loaded.plugins.iter().filter_map(|plugin| plugin.problem.as_ref()).collect();
+    for plugin in &loaded.plugins {
+        let unknown = plugin.unknown_options.iter();
+        let mut findings: Vec<Finding> =
+            unknown.map(|unknown| Finding::warning(&*unknown.line).fixed_by(&*unknown.fix)).collect();
+        if let (State::Skipped, Some(problem)) = (plugin.state, &plugin.problem) {
+            let fix = format!("find the cause with: ostler plugin check {}", plugin.spec);
+            findings.push(Finding::error(hidden.hide(&problem.to_string())).fixed_by(fix));
+        }
+        known.set(ProblemKind::Plugins, &plugin.spec, findings);
+    }
+    let others = loaded.problems.iter().filter(|problem| !of_plugins.contains(problem));
+    let others = others.map(|problem| {
+        let fix = "find the cause with: ostler plugin check <plugin>";
+        Finding::error(hidden.hide(&problem.to_string())).fixed_by(fix)
+    });
+    known.set(ProblemKind::Plugins, "plugins", others.collect());
 }
 
 /// Records the files of a plugin, or the searched paths.
@@ -372,7 +398,7 @@ async fn own(
     hidden: &Hidden,
 ) -> Result<(Recorder, String, Option<Arc<StateDb>>), Exit> {
     let lines = log.clone();
-    let report: Report = Arc::new(move |line| lines.warn(line));
+    let report = Report::new(move |line| lines.warn(line)).keeping(log.problems().clone());
     let failed = |why: Thrown| Exit::machine(why.message);
     atomic::sweep(&settings.dir);
     atomic::sweep(&settings.state_dir);

@@ -12,6 +12,7 @@ use ostler_plugin_bot::{BOTS, bots_options};
 use ostler_plugin_console::Changes;
 use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
+use crate::api::shapes::Problem;
 use crate::control::Control;
 
 /// The id of the webhook plugin.
@@ -65,7 +66,7 @@ struct Compared {
     plugins: (Vec<(String, u128, usize)>, Vec<String>),
     users: Option<Arc<Directory>>,
     policies: Option<Vec<JsonObject>>,
-    health: (Gauges, Option<String>),
+    health: (Gauges, Vec<Problem>),
 }
 
 impl Compared {
@@ -82,7 +83,7 @@ impl Compared {
             plugins: (control.used(), control.restart_needed()),
             users: control.host.access.gate.people().map(|people| people.now()),
             policies,
-            health: (control.host.gauges(), core.lost_storage()),
+            health: (control.host.gauges(), control.problems().await),
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_contract::JsonObject;
 use ostler_contract::points::Vault;
+use ostler_contract::problems::{Finding, KnownProblem, ProblemKind};
 use ostler_engine::Host;
 use ostler_js::Engine;
 use ostler_loader::{Hidden, LoadedPlugin, State};
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::api::Streams;
+use crate::api::shapes::Problem;
 use crate::backends::Backends;
 use crate::compose::Composed;
 use crate::config::ConfigFiles;
@@ -58,6 +60,15 @@ pub struct Control {
     detached: bool,
     record: OnceLock<Record>,
     restart_needed: Mutex<BTreeSet<String>>,
+    /// What the configuration files said at the start.
+    begun_with: Option<JsonObject>,
+}
+
+/// What configuration files say, without what is read again while the daemon runs.
+fn said(files: &ConfigFiles) -> JsonObject {
+    let mut said = files.said.clone();
+    said.shift_remove("mcpServers");
+    said
 }
 
 impl Control {
@@ -89,6 +100,7 @@ impl Control {
             detached: settings.detached,
             record: OnceLock::new(),
             restart_needed: Mutex::default(),
+            begun_with: place.files().ok().as_ref().map(said),
         })
     }
 
@@ -157,6 +169,38 @@ impl Control {
     /// Returns the keys that take effect at the next start.
     pub fn restart_needed(&self) -> Vec<String> {
         self.restart_needed.lock().iter().cloned().collect()
+    }
+
+    /// Returns what is wrong now.
+    pub async fn problems(&self) -> Vec<Problem> {
+        let changed = self.changed_configuration();
+        let log = &self.host.core.log;
+        log.problems().set(ProblemKind::Configuration, "configuration", changed.into_iter().collect());
+        let shown = |problem: KnownProblem| {
+            let mut problem = Problem::of(problem);
+            problem.found = self.hidden.hide(&problem.found).into_owned();
+            problem
+        };
+        self.host.problems().await.into_iter().map(shown).collect()
+    }
+
+    /// Compares the configuration with that of the start.
+    fn changed_configuration(&self) -> Option<Finding> {
+        let begun = self.begun_with.as_ref()?;
+        let now = match self.place.files() {
+            Ok(files) => said(&files),
+            Err(why) => {
+                let found = format!(
+                    "the configuration cannot be read any more; that of the start stays in force: {why}"
+                );
+                return Some(Finding::error(found).fixed_by("correct the file before the next start"));
+            }
+        };
+        let keys = begun.keys().chain(now.keys().filter(|key| !begun.contains_key(*key)));
+        let changed: Vec<&str> =
+            keys.filter(|key| begun.get(*key) != now.get(*key)).map(String::as_str).collect();
+        let found = || format!("the configuration has changed since the start: {}", changed.join(", "));
+        (!changed.is_empty()).then(|| Finding::warning(found()).fixed_by("apply it with: ostler restart"))
     }
 
     /// Returns the whole configuration, redacted.

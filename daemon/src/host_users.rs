@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex as Lock, OnceLock, PoisonError, Weak};
 
 use ostler_contract::Thrown;
+use ostler_contract::problems::{Finding, ProblemKind};
 use ostler_contract::users::{EditUsers, UsersStore};
 use ostler_engine::users::{Change, UsersFile};
 use ostler_engine::{Host, Log, People};
@@ -276,13 +277,14 @@ impl HostUsers {
         let log = &host.core.log;
         match text {
             Ok(None) => {
-                return log
-                    .warn(format_args!("{place} was removed; keeping the last valid users and grants"));
+                let found = format!("{place} was removed; keeping the last valid users and grants");
+                return log.set_problems(ProblemKind::Users, place, vec![Finding::error(found)]);
             }
             Err(why) if self.is_shared => {
-                return log.warn(format_args!(
+                let found = format!(
                     "the {place} cannot be read, so calls of users are refused until they can be: {why}"
-                ));
+                );
+                return log.set_problems(ProblemKind::Users, place, vec![Finding::error(found)]);
             }
             _ => take(place, people, text.as_ref().map(Option::as_deref), log),
         }
@@ -295,11 +297,14 @@ impl HostUsers {
     }
 }
 
-/// Applies the content. An invalid one is reported with a line, and the previous one stays in force.
+/// Applies the content. An invalid one is listed and logged, and the previous one stays in force.
 fn take(place: &str, people: &People, text: Result<Option<&str>, &String>, log: &Log) {
     let file = text.map_err(Clone::clone).and_then(|text| parse(place, text));
-    match file.and_then(|file| people.set(file)) {
-        Ok(lines) => lines.iter().for_each(|line| log.warn(format_args!("{place}: {line}"))),
-        Err(why) => log.warn(format_args!("{why}; keeping the last valid users and grants")),
-    }
+    let findings: Vec<Finding> = match file.and_then(|file| people.set(file)) {
+        Ok(lines) => lines.iter().map(|line| Finding::warning(format!("{place}: {line}"))).collect(),
+        Err(why) => vec![Finding::error(format!("{why}; keeping the last valid users and grants"))],
+    };
+    let fix = format!("correct {place}");
+    let findings = findings.into_iter().map(|finding| finding.fixed_by(&fix)).collect();
+    log.set_problems(ProblemKind::Users, place, findings);
 }

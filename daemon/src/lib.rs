@@ -40,6 +40,7 @@ pub mod plugin_check;
 pub mod plugin_new;
 mod plugin_options;
 pub mod plugins;
+mod problems;
 pub mod process;
 mod progress;
 mod query_flags;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ostler_contract::call::PLUGIN_CALL;
+use ostler_contract::problems::ProblemKind;
 use ostler_engine::Host;
 use ostler_js::Engine;
 use prometheus_client::encoding::text::encode;
@@ -178,6 +179,14 @@ impl Metrics {
             cpu.get_or_create(&labels).inc_by(time.as_secs_f64());
             memory.get_or_create(&labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));
         }
+        let problems = Family::<Labels, Gauge>::default();
+        for kind in ProblemKind::ALL {
+            let _ = problems.get_or_create(&vec![("kind", kind.name().to_owned())]);
+        }
+        for problem in host.known_problems() {
+            problems.get_or_create(&vec![("kind", problem.kind.name().to_owned())]).inc();
+        }
+        registry.register("ostler_problems", "What is wrong now, as GET /api/problems lists it", problems);
         registry.register_with_unit(
             "ostler_plugin_cpu",
             "CPU time of JavaScript plugins",

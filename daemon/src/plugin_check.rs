@@ -253,7 +253,7 @@ fn own(
     log: &Log,
 ) -> Result<ostler_contract::recorder::Recorder, Thrown> {
     let lines = log.clone();
-    let report: ostler_ports::Report = Arc::new(move |line| lines.warn(line));
+    let report = ostler_ports::Report::new(move |line| lines.warn(line));
     let plugin = Slug::parse("host").ok_or_else(|| Thrown::new("host is not a slug"))?;
     let host =
         PluginHost::new(facts.clone(), Caller { plugin, grants: Arc::new([]), vault: None }, calls.clone());

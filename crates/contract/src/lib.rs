@@ -53,6 +53,7 @@ pub mod plugin;
 pub mod points;
 pub mod policy;
 pub mod problem;
+pub mod problems;
 pub mod proxy;
 pub mod read;
 pub mod recorder;

@@ -3,6 +3,7 @@
 mod closing;
 mod cluster;
 mod gauges;
+mod problems;
 mod unread_users;
 
 pub use cluster::ClusterState;
@@ -98,7 +99,7 @@ impl Host {
             self.front.join_cluster();
         }
         self.core.root.set_active_sessions(&self.core.fanout, self.sessions.count());
-        self.access.warn_of_no_policies().await;
+        self.access.look_at_policies().await;
         self.core.reach(Stage::Built);
         self.automations.clone().load_automations().await;
         tasks::spawn(self.core.clone().probe_agents());

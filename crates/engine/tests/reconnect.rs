@@ -148,7 +148,8 @@ impl WrapCall for Slow {
 
 /// The sessions of a database, whose calls take time.
 fn store(db: &Arc<StateDb>, seed: u64) -> SessionStore {
-    let own = Arc::new(SqliteSessions::new(db.clone(), Arc::new(|line| panic!("{line}")))).into_point();
+    let own = Arc::new(SqliteSessions::new(db.clone(), ostler_ports::Report::new(|line| panic!("{line}"))))
+        .into_point();
     let latency = Arc::new(Latency { dice: AtomicU64::new(seed | 1), writes: tokio::sync::Mutex::new(()) });
     wrapped_store(&own, &Slow(latency))
 }
@@ -260,7 +261,7 @@ fn play(steps: Vec<Choice>, setup: Setup) {
     let store_runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let automations = {
         let _entered = store_runtime.enter();
-        Arc::new(MemoryAutomations::new(Arc::new(|line| panic!("{line}"))).unwrap())
+        Arc::new(MemoryAutomations::new(ostler_ports::Report::new(|line| panic!("{line}"))).unwrap())
     };
     let mut peers: Vec<Peer> = [Version::V1, Version::V0_9, Version::V1, Version::V0_9]
         .into_iter()

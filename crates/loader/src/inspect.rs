@@ -13,7 +13,7 @@ use tracing::Level;
 use crate::id::id_of;
 use crate::load::{LIMIT, PluginConfig, in_time};
 use crate::manifest::Manifest;
-use crate::options::{self, SchemaInfo};
+use crate::options::{self, SchemaInfo, UnknownOption};
 use crate::resolve::resolve;
 
 /// Receives log lines with their level: `WARN` for what failed, `INFO` for what works.
@@ -57,6 +57,15 @@ impl InspectedPlugin {
     /// Returns its schema, if it has one.
     pub fn schema(&self) -> Option<&Value> {
         self.module.as_ref()?.options_schema.as_ref()
+    }
+
+    /// Returns its options that its schema does not have.
+    pub fn unknown_options(&self) -> Vec<UnknownOption> {
+        let id = self.id.as_ref().map_or(self.entry.name.as_str(), |id| id);
+        match self.known() {
+            SchemaInfo::Declared(schema) => options::unknown_options(id, schema, &self.entry.options),
+            SchemaInfo::Unknown => Vec::new(),
+        }
     }
 
     /// Returns the schema for redaction.

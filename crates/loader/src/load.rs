@@ -21,7 +21,7 @@ use tracing::Level;
 
 use crate::hidden::Hidden;
 use crate::inspect::{Importer, InspectedPlugin, LineSink, known};
-use crate::options::{self, SchemaInfo};
+use crate::options::{self, SchemaInfo, UnknownOption};
 
 /// The limit of an import or an `apply`, after which the daemon continues without the plugin.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -132,6 +132,8 @@ pub struct LoadedPlugin {
     pub schema: Option<Value>,
     /// Why it was skipped, or could not be imported although it is off.
     pub problem: Option<Problem>,
+    /// Its options that its schema does not have.
+    pub unknown_options: Vec<UnknownOption>,
     /// How long import and apply took.
     pub took: Duration,
 }
@@ -198,6 +200,7 @@ impl Loader {
                 imported: looked.module.is_some(),
                 schema: looked.schema().cloned(),
                 problem: looked.problem.clone(),
+                unknown_options: looked.unknown_options(),
                 took: looked.took,
             };
             match (&looked.id, &looked.module, &looked.problem) {
@@ -287,10 +290,8 @@ impl Loader {
         options::credentials(&read.handed, schema).iter().for_each(|secret| self.hidden.add(secret));
         if let Some(schema) = schema {
             options::check(id, schema, &read.checked)?;
-            for key in options::unknown_keys(schema, configured) {
-                self.warn(&Problem::UnknownOption { id: id.to_string(), key: key.to_owned() }.to_string());
-            }
         }
+        options::unknown_options(id, schema, configured).iter().for_each(|unknown| self.warn(&unknown.line));
         let asked = Arc::new(AtomicBool::new(false));
         let caller = Caller {
             plugin: id.clone(),

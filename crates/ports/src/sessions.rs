@@ -410,7 +410,7 @@ impl Reader {
             Err(Failure::Thrown(thrown)) => {
                 let id: String = row.get("id")?;
                 if self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).insert(id) {
-                    (self.report)(format!("{thrown}; skipped"));
+                    self.report.say(format!("{thrown}; skipped"));
                 }
                 Ok(None)
             }

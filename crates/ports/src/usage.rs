@@ -171,7 +171,7 @@ fn entry_in(row: &Row<'_>, report: &Report) -> Result<Option<UsageEntry>, Failur
     match decode(row.get_ref("entry")?.as_str().unwrap_or_default(), "usage entry", &number.to_string()) {
         Ok(entry) => Ok(Some(entry)),
         Err(Failure::Thrown(thrown)) => {
-            report(format!("{thrown}; skipped"));
+            report.say(format!("{thrown}; skipped"));
             Ok(None)
         }
         Err(failure) => Err(failure),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ostler_contract::call::Answering;
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::Vault;
+use ostler_contract::problems::{Finding, ProblemKind};
 use ostler_contract::protocol::error::no_json;
 use ostler_contract::{Call, JsonObject, Thrown, Value, VaultName};
 use tokio::time::Instant;
@@ -197,6 +198,7 @@ impl VaultFile {
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 self.seen = None;
+                self.report.set(ProblemKind::Vault, &self.path.display().to_string(), Vec::new());
                 self.held = Ok(JsonObject::new());
             }
             Err(error) => {
@@ -212,23 +214,25 @@ impl VaultFile {
     }
 
     fn tell(&self, held: &Result<JsonObject, String>) {
-        let path = self.path.display();
-        match held {
+        let path = self.path.display().to_string();
+        let findings: Vec<Finding> = match held {
             Ok(held) => {
-                for why in held.iter().filter_map(|(name, value)| problem(name, value)) {
-                    (self.report)(format!("{path}: {why}; ignored"));
-                }
+                let ignored = held.iter().filter_map(|(name, value)| problem(name, value));
+                ignored.map(|why| Finding::warning(format!("{path}: {why}; ignored"))).collect()
             }
-            Err(why) => (self.report)(self.broken(why)),
-        }
+            Err(why) => vec![Finding::error(self.broken(why))],
+        };
+        findings.iter().for_each(|finding| self.report.say(finding.found.clone()));
+        let fix = "correct the file; ostler vault lists and sets secrets";
+        let findings = findings.into_iter().map(|finding| finding.fixed_by(fix)).collect();
+        self.report.set(ProblemKind::Vault, &path, findings);
     }
 
     fn warn(&mut self, open: bool) {
         if open && !self.open {
             let path = self.path.display();
-            (self.report)(format!(
-                "{path} is readable by other users of this computer; run chmod 600 {path}"
-            ));
+            self.report
+                .say(format!("{path} is readable by other users of this computer; run chmod 600 {path}"));
         }
         self.open = open;
     }

@@ -143,7 +143,7 @@ async fn records() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn vault() {
     let folder = tempfile::tempdir().unwrap();
-    let vault = Arc::new(FileVault::new(folder.path(), Arc::new(drop)).unwrap()).into_point();
+    let vault = Arc::new(FileVault::new(folder.path(), ostler_ports::Report::quiet()).unwrap()).into_point();
     for number in 0..100 {
         vault.set.unbounded((format!("host:key{number}"), "value".into())).await.unwrap();
     }
@@ -163,7 +163,7 @@ async fn make_session(store: &SessionStore, id: String) {
 async fn sessions() {
     let folder = tempfile::tempdir().unwrap();
     let db = StateDb::open(folder.path()).unwrap();
-    let store = Arc::new(Arc::new(SqliteSessions::new(db, Arc::new(drop))).into_point());
+    let store = Arc::new(Arc::new(SqliteSessions::new(db, ostler_ports::Report::quiet())).into_point());
     let calls = many().min(5000);
     let took = timed(calls, async |time| make_session(&store, format!("one-{time}")).await).await;
     say("a session made, two writes joined", took);
@@ -241,7 +241,8 @@ async fn runs() {
     let all = RunRetention { count: 10_000_000, ..RunRetention::default() };
     let db = StateDb::open(folder.path()).unwrap();
     let open = async |rules: RunRetention| {
-        let store = FileAutomations::open(folder.path(), db.clone(), Arc::new(drop)).await.unwrap();
+        let store =
+            FileAutomations::open(folder.path(), db.clone(), ostler_ports::Report::quiet()).await.unwrap();
         Arc::new(store.retaining(rules)).into_point()
     };
     let store = open(all).await;

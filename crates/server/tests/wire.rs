@@ -58,7 +58,7 @@ async fn host(setup: &JsonObject) -> MemoryHost {
         }
     }
     if setup.get("automations") == Some(&json!(true)) {
-        let store = MemoryAutomations::new(Arc::new(|_| {})).unwrap();
+        let store = MemoryAutomations::new(ostler_ports::Report::quiet()).unwrap();
         builder = builder.automations(Arc::new(store).into_point());
     }
     builder.start().await

@@ -11,8 +11,8 @@ use super::Refused;
 use super::page_shapes::{TestRule, TestedRule};
 use super::rows::Ask;
 use super::shapes::{
-    AgentProcesses, Configuration, DaemonStatus, PoolUsage, ReplayDelivery, ReplayedDelivery, Restart,
-    Restarting, Status,
+    AgentProcesses, Configuration, DaemonStatus, PoolUsage, Problem, ReplayDelivery, ReplayedDelivery,
+    Restart, Restarting, Status,
 };
 use crate::cli_manifest::{self, Manifest};
 use crate::control::Control;
@@ -31,7 +31,11 @@ pub(super) async fn status(ask: Ask) -> Result<DaemonStatus, Refused> {
     let mut status = Status::of(control.record()?);
     status.agents = processes(control).await;
     let problem = control.host.core.lost_storage();
-    Ok(DaemonStatus { status, ready: problem.is_none(), problem })
+    Ok(DaemonStatus { status, ready: problem.is_none(), problem, problems: control.problems().await })
+}
+
+pub(super) async fn problems(ask: Ask) -> Result<Vec<Problem>, Refused> {
+    Ok(ask.control.problems().await)
 }
 
 /// The agents that run and the memory they occupy, where a plugin knows.

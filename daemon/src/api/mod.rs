@@ -102,6 +102,12 @@ pub fn mount(control: Arc<Control>, names: HostNames, token: Option<Token>) -> M
     of_rows("/api", Guard::Token { names, token, gate, sign_ins }, control)
 }
 
+/// The mount of the list of problems, for commands on this computer. It is served without the API, too.
+pub fn problems(control: Arc<Control>, names: HostNames, token: Option<Token>) -> Mount {
+    let (gate, sign_ins) = (control.host.access.gate.clone(), control.sign_ins.clone());
+    of_rows(rows::PROBLEMS, Guard::Token { names, token, gate, sign_ins }, control)
+}
+
 /// The mounts of the probes. They need no token, and name the host as their sender knows it, which can be its address.
 pub fn probes(control: &Arc<Control>) -> Vec<Mount> {
     [rows::HEALTH, rows::READY].map(|prefix| of_rows(prefix, Guard::Own, control.clone())).into()

@@ -38,6 +38,9 @@ pub const HEALTH: &str = "/api/health";
 /// Whether clients should be sent here.
 pub const READY: &str = "/api/ready";
 
+/// What is wrong now.
+pub const PROBLEMS: &str = "/api/problems";
+
 /// Where pages sign in.
 pub const SIGN_IN: &str = "/api/sign-in";
 /// Where pages sign out.
@@ -251,6 +254,7 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         }),
         get("/api/me", Needs::Nothing, "Who the caller is, with its effective grants", sign_in::me),
         get("/api/status", Config("settings"), "State of the daemon", host::status).sent_by("status"),
+        get(PROBLEMS, Config("settings"), "What is wrong now", host::problems),
         get(
             "/api/metrics",
             Diagnostics("metrics"),

@@ -125,34 +125,18 @@ pub(super) async fn ready(record: &Record) -> Option<Check> {
     Some(Check::error("state", found, "it accepts no new work until this is over; see ostler logs"))
 }
 
-/// Checks whether the hosts of the cluster of the running daemon can be reached at their addresses.
-pub(super) async fn cluster(record: &Record) -> Vec<Check> {
-    const WHAT: &str = "cluster";
-    let Ok(remote) = Remote::here(record) else { return Vec::new() };
+/// Says which hosts of the cluster of the running daemon can be reached. Those that cannot are problems of the daemon.
+pub(super) async fn cluster(record: &Record) -> Option<Check> {
+    let remote = Remote::here(record).ok()?;
     let asked = tokio::time::timeout(READY_WITHIN, remote.get::<ClusterStatus>("/api/cluster")).await;
     // A host without a cluster answers with an error; one that does not answer is reported as not ready.
-    let Ok(Ok(status)) = asked else { return Vec::new() };
-    let others = status.hosts.iter().filter(|host| host.alive && !host.here).count();
-    let unreachable = status.hosts.iter().filter_map(|host| Some((host, host.unreachable.as_ref()?)));
-    let mut checks: Vec<Check> = unreachable
-        .map(|(host, why)| match host.here {
-            true => Check::warning(
-                WHAT,
-                format!("this host does not reach itself at its cluster.url: {why}"),
-                "set cluster.url in the options of @ostler/postgres to an address that leads to this host",
-            ),
-            false => Check::warning(
-                WHAT,
-                format!("host {} cannot be reached from here: {why}", host.id),
-                format!("correct the cluster.url of host {}, or the network between the hosts", host.id),
-            ),
-        })
-        .collect();
-    if checks.is_empty() {
-        let others = format!("{others} other host{}", if others == 1 { "" } else { "s" });
-        checks.push(Check::ok(WHAT, format!("{} and {others} can be reached", status.host)));
+    let status = asked.ok()?.ok()?;
+    if status.hosts.iter().any(|host| host.unreachable.is_some()) {
+        return None;
     }
-    checks
+    let others = status.hosts.iter().filter(|host| host.alive && !host.here).count();
+    let others = format!("{others} other host{}", if others == 1 { "" } else { "s" });
+    Some(Check::ok("cluster", format!("{} and {others} can be reached", status.host)))
 }
 
 /// Returns why a missing folder cannot be created in its nearest existing parent, if it cannot.

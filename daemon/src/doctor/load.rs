@@ -1,17 +1,22 @@
 //! Checks of the configured plugins and their backends.
 
+use std::sync::Arc;
+
+use ostler_contract::problems::ProblemKind;
 use ostler_contract::{JsonObject, Value};
 use ostler_engine::Log;
 use ostler_loader::{Hidden, State as PluginState};
+use ostler_ports::{FileAutomations, Report, StateDb};
 
 use super::{Check, State};
+use crate::api::shapes::Problem;
 use crate::client::Connection;
 use crate::compose::compose;
 use crate::config::{ConfigFiles, StorageLocation};
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::plugins::{self, Row};
-use crate::settings::Settings;
+use crate::settings::{Settings, entries};
 use crate::verbs::agent;
 
 const PLUGINS: &str = "plugins";
@@ -24,7 +29,35 @@ pub(super) async fn plugins(at: &Place, files: &ConfigFiles) -> Vec<Check> {
         let fix = "add the bundled one with: ostler plugin install @ostler/echo";
         return vec![Check::warning(PLUGINS, "no plugins are configured", fix)];
     }
-    rows.iter().map(plugin).collect()
+    let warnings = rows.iter().flat_map(|row| &row.unknown_options);
+    let warnings = warnings.map(|unknown| Check::warning(PLUGINS, &*unknown.line, &*unknown.fix));
+    rows.iter().map(plugin).chain(warnings).collect()
+}
+
+/// Puts what the running daemon could not load into the checks of [`plugins`], which begin with one for each plugin.
+pub(super) fn mark(files: &ConfigFiles, plugins: &mut Vec<Check>, known: &[Problem]) {
+    let known: Vec<&Problem> =
+        known.iter().filter(|problem| problem.is_about(&[ProblemKind::Plugins])).collect();
+    for (entry, check) in entries(files).iter().zip(plugins.iter_mut()) {
+        let skipped = known.iter().find(|problem| problem.place == entry.name && problem.severity == "error");
+        if let (State::Ok, Some(problem)) = (check.state, skipped) {
+            *check = of_problem(problem);
+        }
+    }
+    let others = of_problems(plugins, known.into_iter());
+    plugins.extend(others);
+}
+
+/// Returns the checks of problems that no other check has found.
+pub(super) fn of_problems<'a>(checks: &[Check], problems: impl Iterator<Item = &'a Problem>) -> Vec<Check> {
+    let is_new = |problem: &&Problem| !checks.iter().any(|check| check.found.ends_with(&problem.found));
+    problems.filter(is_new).map(of_problem).collect()
+}
+
+fn of_problem(problem: &Problem) -> Check {
+    let what = ProblemKind::ALL.map(ProblemKind::name).into_iter().find(|name| *name == problem.kind);
+    let state = if problem.severity == "error" { State::Error } else { State::Warning };
+    Check { what: what.unwrap_or("host"), state, found: problem.found.clone(), fix: problem.fix.clone() }
 }
 
 fn plugin(row: &Row) -> Check {
@@ -85,6 +118,7 @@ async fn of_daemon(daemon: &Connection) -> Result<(Vec<String>, Vec<Check>), Exi
 
 /// Returns the backends that a start would load, and what it would skip.
 async fn loaded(settings: &Settings, plugins: &mut Vec<Check>) -> Result<(Vec<String>, Vec<Check>), Exit> {
+    let automations = settings.automations;
     let settings = Settings {
         sessions: StorageLocation::Memory,
         automations: StorageLocation::Memory,
@@ -110,8 +144,26 @@ async fn loaded(settings: &Settings, plugins: &mut Vec<Check>) -> Result<(Vec<St
     let fix = "find the cause with: ostler plugin check <plugin>";
     plugins.extend(skipped.into_iter().map(|line| Check::error(PLUGINS, line, fix)));
     let listed = agent::of_host(&composed, &hidden, agent::LIST, JsonObject::new()).await;
+    let log = &composed.host.core.log;
+    let _automations = match automations {
+        StorageLocation::File => {
+            // Their runs stay where they are: this host only reads the definitions.
+            let report = Report::quiet().keeping(log.problems().clone());
+            let db = StateDb::memory().map_err(|why| Exit::machine(why.message))?;
+            let store = FileAutomations::open(&settings.dir, db, report).await;
+            let store = Arc::new(store.map_err(|why| Exit::machine(why.message))?).into_point();
+            let judged = composed.host.automations.judge(&store).await;
+            judged.map_err(|why| Exit::machine(why.message))?;
+            Some(store)
+        }
+        StorageLocation::Memory => None,
+    };
+    let problems: Vec<Problem> = composed.host.problems().await.into_iter().map(Problem::of).collect();
     composed.host.close().await;
-    Ok((names, not_installed(listed?.as_ref())))
+    let of_files = [ProblemKind::Automations, ProblemKind::Policies, ProblemKind::Records];
+    let mut checks = not_installed(listed?.as_ref());
+    checks.extend(of_problems(&[], problems.iter().filter(|problem| problem.is_about(&of_files))));
+    Ok((names, checks))
 }
 
 /// Returns the ACP agents whose program is missing.

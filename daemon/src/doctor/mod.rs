@@ -6,6 +6,7 @@ mod load;
 mod notify;
 mod vault;
 
+use ostler_contract::problems::ProblemKind;
 use ostler_contract::{Value, json};
 use ostler_engine::LocalSystem;
 use ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;
@@ -19,6 +20,7 @@ use crate::exit::Exit;
 use crate::local_system::OnDisk;
 use crate::log::one_line;
 use crate::place::Place;
+use crate::problems;
 use crate::progress::Progress;
 use crate::settings::Settings;
 use crate::users_file::UsersOnDisk;
@@ -48,8 +50,8 @@ impl State {
 /// A check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// Its subject: `configuration`, `directories`, `state`, `database`, `token`, `users`, `port`, `plugins`, `agents`,
-    /// `vault`, `notify`, `clock`, `cluster` or `versions`.
+    /// Its subject: `configuration`, `directories`, `state`, `database`, `token`, `users`, `policies`, `port`, `plugins`,
+    /// `agents`, `automations`, `records`, `vault`, `notify`, `clock`, `cluster` or `versions`.
     pub what: &'static str,
     /// Its status.
     pub state: State,
@@ -142,10 +144,17 @@ pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
         checks.extend(disk::ready(record).await);
         checks.extend(disk::cluster(record).await);
     }
+    let known = match running.as_ref().filter(|_| daemon.is_some()) {
+        Some(record) => problems::here(record).await,
+        None => Vec::new(),
+    };
     let mut plugins = match &files {
         Some(files) => load::plugins(at, files).await,
         None => Vec::new(),
     };
+    if let Some(files) = &files {
+        load::mark(files, &mut plugins, &known);
+    }
     let agents = match &settings {
         Some(settings) => load::agents(settings, running.is_some(), daemon.as_ref(), &mut plugins).await,
         None => Vec::new(),
@@ -154,6 +163,11 @@ pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
     if let Some(files) = &files {
         checks.extend(vault::names(files, running.as_ref(), database.as_ref()).await);
     }
+    // Its readiness says whether it can store.
+    let others =
+        known.iter().filter(|problem| !problem.is_about(&[ProblemKind::Plugins, ProblemKind::Storage]));
+    let others = load::of_problems(&checks, others);
+    checks.extend(others);
     checks.extend(settings.iter().flat_map(|settings| notify::rules(settings, users.as_ref())));
     checks.push(disk::clock(files.as_ref()));
     checks.extend(versions(&folders.config, daemon.as_ref()));

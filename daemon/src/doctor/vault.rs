@@ -23,7 +23,7 @@ pub(super) async fn names(
     running: Option<&Record>,
     database: Option<&Arc<Direct>>,
 ) -> Vec<Check> {
-    let quiet: Report = Arc::new(|_| {});
+    let quiet = Report::quiet();
     if let Some(direct) = database {
         let place = format!("the vault in {}", direct.place());
         return checked(files, direct.vault(), direct.records(), &place).await;

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use ostler_contract::problem::Problem;
 use ostler_contract::{JsonObject, Value, VaultName};
 use ostler_loader::options::{self, SchemaInfo, option_path};
 
@@ -131,7 +130,6 @@ fn judge(row: &Row, options: &JsonObject, keys: &[&str]) -> Result<(), String> {
 
 fn unknown(row: &Row, options: &JsonObject, keys: &[&str]) -> Vec<String> {
     let Some(schema) = row.marks.schema() else { return Vec::new() };
-    let unknown = options::unknown_keys(schema, options).into_iter().filter(|key| keys.contains(key));
-    let told = |key: &str| Problem::UnknownOption { id: row.name().to_owned(), key: key.to_owned() };
-    unknown.map(|key| told(key).to_string()).collect()
+    let unknown = options::unknown_options(row.name(), Some(schema), options).into_iter();
+    unknown.filter(|unknown| keys.contains(&unknown.key.as_str())).map(|unknown| unknown.line).collect()
 }

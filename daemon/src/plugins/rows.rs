@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ostler_contract::problem::Problem;
 use ostler_contract::{JsonObject, Value};
 use ostler_js::JsSource;
-use ostler_loader::options::{self, SchemaInfo};
+use ostler_loader::options::{self, SchemaInfo, UnknownOption};
 use ostler_loader::{Importer, InspectedPlugin, LoadedPlugin, PluginConfig, State};
 use ostler_protocol::nearest::did_you_mean;
 
@@ -71,6 +71,8 @@ pub struct Row {
     pub state: &'static str,
     /// Why it is not ready.
     pub problem: Option<String>,
+    /// Its options that its schema does not have.
+    pub unknown_options: Vec<UnknownOption>,
     /// Its schema, which marks credentials.
     pub marks: Marks,
 }
@@ -99,6 +101,11 @@ impl Row {
             path: self.path.as_ref().map(|path| path.display().to_string()),
             bundled: self.bundled,
             problem: self.problem.clone(),
+            warnings: self
+                .unknown_options
+                .iter()
+                .map(|unknown| format!("{}; {}", unknown.line, unknown.fix))
+                .collect(),
         }
     }
 
@@ -165,6 +172,7 @@ pub async fn fresh(place: &Place, files: &ConfigFiles) -> Vec<Row> {
 fn of_looked(looked: InspectedPlugin) -> Row {
     let marks = Marks::of(looked.known());
     let missing = missing(&looked);
+    let unknown_options = looked.unknown_options();
     let (state, problem) = match (&looked.problem, looked.entry.enabled) {
         (problem, false) => ("disabled", problem.as_ref().map(ToString::to_string)),
         (Some(problem), true) => (state_of(problem), Some(problem.to_string())),
@@ -181,6 +189,7 @@ fn of_looked(looked: InspectedPlugin) -> Row {
         entry: looked.entry,
         state,
         problem,
+        unknown_options,
         marks,
     }
 }
@@ -228,6 +237,7 @@ pub fn running(files: &ConfigFiles, loaded: &[LoadedPlugin]) -> Vec<Row> {
                 entry,
                 state,
                 problem,
+                unknown_options: plugin.map(|plugin| plugin.unknown_options.clone()).unwrap_or_default(),
                 marks,
             }
         })

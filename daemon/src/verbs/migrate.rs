@@ -127,7 +127,7 @@ pub async fn migrate(at: &Place, flags: MigrateFlags) -> Result<Answer, Exit> {
         false => None,
     };
     if is_open && !flags.write_config {
-        notes.report()(format!(
+        notes.report().say(format!(
             "set \"users\": \"{0}\" in config.json before you start the host; without it, grants are not checked",
             users_file.display()
         ));
@@ -151,7 +151,7 @@ struct Notes(Arc<Mutex<Vec<String>>>);
 impl Notes {
     fn report(&self) -> Report {
         let lines = self.0.clone();
-        Arc::new(move |line| {
+        Report::new(move |line| {
             let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
             if !lines.contains(&line) {
                 lines.push(line);

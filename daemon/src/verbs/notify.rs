@@ -45,7 +45,7 @@ pub async fn notify(at: &Place, NotifyVerb::Test { rule }: NotifyVerb) -> Result
             "the daemon's secrets are stored by plugin {plugin}; send the test with --remote and the daemon's URL"
         )));
     }
-    let quiet: Report = Arc::new(|_| {});
+    let quiet = Report::quiet();
     let vault: Vault = match (database, FileVault::new(&files.dir, quiet)) {
         (Some(direct), _) => direct.vault(),
         (None, Ok(vault)) => Arc::new(vault).into_point(),

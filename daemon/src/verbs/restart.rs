@@ -81,7 +81,7 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
     drop(progress);
     let shown = log.path.display().to_string();
     match up {
-        Some(Some(now)) => Ok(started(&now, &log.skipped(now.pid))),
+        Some(Some(now)) => Ok(started(&now, &log.skipped(now.pid)).await),
         Some(None) => Err(Exit::machine(format!(
             "The daemon stopped but could not restart. See {shown}{}",
             log.last_words()

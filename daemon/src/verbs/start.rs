@@ -11,12 +11,14 @@ use ostler_ports::atomic;
 use ostler_processes::ChildKind;
 
 use crate::answer::Answer;
+use crate::api::shapes::Problem;
 use crate::cli::DETACHED;
 use crate::config::Folders;
 use crate::config::RunFlags;
 use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
 use crate::place::Place;
+use crate::problems;
 use crate::process::poll;
 use crate::progress::Progress;
 use crate::settings::Settings;
@@ -84,7 +86,9 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
         ))),
         Some(Ok(record)) => {
             let warnings = settings.warnings.iter();
-            Ok(warnings.fold(started(&record, &log.skipped(pid)), |answer, line| answer.note(line)))
+            let answer =
+                warnings.fold(started(&record, &log.skipped(pid)).await, |answer, line| answer.note(line));
+            Ok(answer)
         }
     }
 }
@@ -105,7 +109,7 @@ fn of_the_run(arguments: &[String]) -> Vec<String> {
 }
 
 /// Returns the output of `start` and `restart` for a daemon that is up.
-pub(super) fn started(record: &Record, skipped: &[String]) -> Answer {
+pub(super) async fn started(record: &Record, skipped: &[String]) -> Answer {
     let Record { pid, url, public_url, paths, automations, .. } = record;
     let mut lines: Vec<String> = skipped.iter().map(|line| format!("skipped: {line}")).collect();
     lines.push(format!("ostler on {url} (pid {pid}), serving {}", paths.join(", ")));
@@ -115,7 +119,10 @@ pub(super) fn started(record: &Record, skipped: &[String]) -> Answer {
     if let Some(automations) = automations {
         json["automations"] = Value::from(automations.clone());
     }
-    Answer::new(lines, json).named([url])
+    let problems = problems::here(record).await;
+    json["problems"] = json!(problems);
+    let notes = problems.iter().filter(|problem| !skipped.contains(&problem.found)).flat_map(Problem::lines);
+    notes.fold(Answer::new(lines, json).named([url]), Answer::note)
 }
 
 /// The end of a daemon's log: the lines written since it was opened.

@@ -6,11 +6,13 @@ use std::time::Duration;
 use ostler_contract::json;
 
 use crate::answer::Answer;
-use crate::api::shapes::{AgentProcesses, DaemonStatus, Status};
+use crate::api::shapes::{AgentProcesses, DaemonStatus, Problem, Status};
 use crate::client::Connection;
 use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
+use crate::log::one_line;
 use crate::place::Place;
+use crate::problems;
 
 /// The plugin command that lists running agents.
 pub const PROCESSES: &str = "x-acp/processes";
@@ -23,11 +25,11 @@ pub const PROCESSES_LIMIT: Duration = Duration::from_secs(3);
 /// Exit 2 if a named configuration file does not exist.
 pub async fn status(place: &Place) -> Result<Answer, Exit> {
     if let Some(remote) = place.remote()? {
-        let DaemonStatus { status, ready, problem } = remote.get("/api/status").await?;
-        let answer = status.answer();
-        let json = json!(DaemonStatus { status, ready, problem: problem.clone() });
+        let shown: DaemonStatus = remote.get("/api/status").await?;
+        let answer = with_problems(shown.status.answer(), &shown.problems);
+        let json = json!(shown);
         let answer = Answer { json, ..answer };
-        return Ok(problem.into_iter().fold(answer, Answer::note));
+        return Ok(shown.problem.into_iter().fold(answer, Answer::note));
     }
     let folders = place.folders()?;
     let Some(record) = daemon_file::running(&folders) else {
@@ -40,7 +42,18 @@ pub async fn status(place: &Place) -> Result<Answer, Exit> {
     };
     let mut status = Status::of(&record);
     status.agents = agents(&record).await;
-    Ok(status.answer())
+    let problems = problems::here(&record).await;
+    let mut answer = with_problems(status.answer(), &problems);
+    answer.json["problems"] = json!(problems);
+    Ok(answer)
+}
+
+/// Adds what is wrong now to the lines.
+fn with_problems(mut answer: Answer, problems: &[Problem]) -> Answer {
+    for line in problems.iter().flat_map(Problem::lines) {
+        answer.text.push_str(&(one_line(&line) + "\n"));
+    }
+    answer
 }
 
 /// Returns the running agents and their memory; `None` if the daemon does not report them.

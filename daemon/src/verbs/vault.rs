@@ -6,7 +6,7 @@ use clap::Subcommand;
 use ostler_contract::points::Vault;
 use ostler_contract::{Value, VaultName, json, limit, problem};
 use ostler_loader::options::{references, walk::path_text};
-use ostler_ports::FileVault;
+use ostler_ports::{FileVault, Report};
 
 use super::ask;
 use crate::answer::Answer;
@@ -104,7 +104,7 @@ async fn open(files: &ConfigFiles) -> Result<Vault, Exit> {
             "the daemon's secrets are stored by plugin {plugin}; change them there"
         )));
     }
-    let report = Arc::new(|line: String| {
+    let report = Report::new(|line: String| {
         let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("{line}\n").as_bytes());
     });
     FileVault::new(&files.dir, report)

@@ -104,7 +104,7 @@ impl Endpoints {
     /// # Errors
     /// Why the vault cannot be opened.
     pub fn of(config_dir: &Path, base: &str) -> Result<Self, Exit> {
-        let quiet: Report = Arc::new(|_| {});
+        let quiet = Report::quiet();
         let vault = FileVault::new(config_dir, quiet.clone()).map_err(machine)?;
         Ok(Self {
             records: Arc::new(FileRecords::new(config_dir, quiet)).into_point(),

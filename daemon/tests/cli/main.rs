@@ -12,6 +12,7 @@ mod first_use;
 mod folders;
 mod operating;
 mod printing;
+mod problems;
 mod secrets;
 mod service;
 mod starting;

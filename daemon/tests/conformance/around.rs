@@ -378,7 +378,8 @@ async fn facts_that_change_are_read_again_while_a_session_is_watched(side: Side)
 async fn pull_requests_of_a_session_are_found_and_made(side: Side) {
     let dir = tempfile::tempdir().unwrap();
     let db = ostler_ports::StateDb::open(dir.path()).unwrap();
-    let sessions = Arc::new(ostler_ports::SqliteSessions::new(db, Arc::new(|_| {}))).into_point();
+    let sessions =
+        Arc::new(ostler_ports::SqliteSessions::new(db, ostler_ports::Report::quiet())).into_point();
     let host = side.host_with_echo().sessions(sessions.clone()).start().await;
     let mut client = host.raw();
     client.initialize("c").await;

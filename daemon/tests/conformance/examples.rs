@@ -478,7 +478,8 @@ async fn a_store_takes_the_records(file: &str) {
 
 async fn a_route_asks_for_its_token(file: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let vault = Arc::new(FileVault::new(&dir.path().join("own"), Arc::new(|_| {})).unwrap()).into_point();
+    let vault = Arc::new(FileVault::new(&dir.path().join("own"), ostler_ports::Report::quiet()).unwrap())
+        .into_point();
     vault.set.unbounded(("host:status".into(), "right".into())).await.unwrap();
     let host =
         with(file, dir.path(), json!({ "token": { "$secret": "host:status" } })).vault(vault).start().await;
@@ -508,8 +509,13 @@ async fn a_file_that_changes_wakes(file: &str) {
                 title: A folder\n    events: [{ id: changed }]\n    config: { folder: inbox }\n---\nSort {{event.file}}.\n";
     std::fs::write(automations.join("sort.md"), text).unwrap();
     let db = ostler_ports::StateDb::open(dir.path()).unwrap();
-    let store =
-        ostler_ports::FileAutomations::open(dir.path(), db, Arc::new(|line| panic!("{line}"))).await.unwrap();
+    let store = ostler_ports::FileAutomations::open(
+        dir.path(),
+        db,
+        ostler_ports::Report::new(|line| panic!("{line}")),
+    )
+    .await
+    .unwrap();
     let options = json!({ "folders": { "inbox": inbox.path() } });
     let host = with(file, dir.path(), options).automations(Arc::new(store).into_point()).start().await;
     assert_eq!(host.registry().all::<TriggerType>()[0].r#type.to_string(), "folder-watch");

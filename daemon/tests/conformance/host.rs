@@ -277,7 +277,8 @@ async fn a_host_without_yaml_throws(side: Side) {
 async fn sessions_are_started_for_their_owner(side: Side) {
     let dir = tempfile::tempdir().unwrap();
     let db = ostler_ports::StateDb::open(dir.path()).unwrap();
-    let sessions = Arc::new(ostler_ports::SqliteSessions::new(db, Arc::new(|_| {}))).into_point();
+    let sessions =
+        Arc::new(ostler_ports::SqliteSessions::new(db, ostler_ports::Report::quiet())).into_point();
     let host = with_stores(side.host_with_echo()).sessions(sessions).start().await;
     assert_eq!(ask(&host, "session").await["answer"], json!([true, false, "user:ada", "root:inn"]));
     let mut client = host.raw();
@@ -413,7 +414,7 @@ fn with_usage(side: Side, usage: Usage) -> Builder {
 
 fn usage() -> Usage {
     let db = ostler_ports::StateDb::memory().unwrap();
-    Arc::new(ostler_ports::SqliteUsage::new(db, Arc::new(|_| {}))).into_point()
+    Arc::new(ostler_ports::SqliteUsage::new(db, ostler_ports::Report::quiet())).into_point()
 }
 
 async fn use_is_recorded_where_a_store_keeps_it(side: Side) {

@@ -94,7 +94,8 @@ async fn with_saved(builder: Builder, dir: &Path, saved: &[Saved]) -> Builder {
         std::fs::write(folder.join(format!("{id}.md")), text).unwrap();
     }
     let db = StateDb::open(dir).unwrap();
-    let store = FileAutomations::open(dir, db, Arc::new(|line| panic!("{line}"))).await.unwrap();
+    let store =
+        FileAutomations::open(dir, db, ostler_ports::Report::new(|line| panic!("{line}"))).await.unwrap();
     builder.automations(Arc::new(store).into_point())
 }
 

@@ -171,7 +171,7 @@ fn turn(id: &str, text: &str) -> KeptTurn {
 /// Fills the stores of a host through the functions that a host calls.
 async fn fill(folder: &Path, content: &Content) {
     let db = StateDb::open(&folder.join("state")).unwrap();
-    let quiet = || Arc::new(drop::<String>);
+    let quiet = ostler_ports::Report::quiet;
     let sessions = Arc::new(SqliteSessions::new(db.clone(), quiet())).into_point();
     let usage = Arc::new(SqliteUsage::new(db.clone(), quiet())).into_point();
     let automations = FileAutomations::open(folder, db, quiet()).await.unwrap();
@@ -303,7 +303,7 @@ async fn everything(folder: &Path) -> Vec<String> {
         }
         found.extend(rows);
     }
-    let quiet = || Arc::new(drop::<String>);
+    let quiet = ostler_ports::Report::quiet;
     let db = StateDb::open(&folder.join("state")).unwrap();
     let automations = Arc::new(FileAutomations::open(folder, db, quiet()).await.unwrap()).into_point();
     for kept in automations.list.unbounded(()).await.unwrap() {
@@ -350,7 +350,7 @@ fn report() -> ostler_ports::Report {
     fn fail(line: String) {
         panic!("{line}");
     }
-    Arc::new(fail)
+    ostler_ports::Report::new(fail)
 }
 
 fn source(folder: &Path) -> FileTransfer {

@@ -35,7 +35,7 @@ fn closed() -> Plugin {
 }
 
 fn builder(dir: &Path) -> Builder {
-    let quiet: ostler_ports::Report = Arc::new(|_| {});
+    let quiet = ostler_ports::Report::quiet();
     let db = StateDb::open(dir).unwrap();
     MemoryHost::builder()
         .plugin(ostler_plugin_echo::plugin(), json!({}))

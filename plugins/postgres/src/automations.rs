@@ -117,7 +117,7 @@ impl Automations {
             let rows = store.database.scan(sql, vec![]).await?;
             let read = |row: &Row| {
                 // One that cannot be read keeps none of the others from being listed.
-                kept(row).map_err(|why| (store.report)(format!("{why}; skipped until it is fixed"))).ok()
+                kept(row).map_err(|why| store.report.say(format!("{why}; skipped until it is fixed"))).ok()
             };
             Ok(rows.iter().filter_map(read).collect())
         })

@@ -124,7 +124,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Starts the writer. `stores` is how many stores will be closed; `say` receives lines for the log.
+    /// Starts the writer. `stores` is how many stores will be closed; `report` receives lines for the log.
     ///
     /// # Errors
     /// There is no tokio runtime.
@@ -133,11 +133,11 @@ impl Database {
         lease: Arc<Lease>,
         (stop, renewal): (Arc<Notify>, watch::Receiver<()>),
         stores: usize,
-        say: Report,
+        report: Report,
     ) -> Result<Arc<Self>, Thrown> {
         let (writes, asked) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
-        let failures = Arc::new(Failures::new(say.clone()));
+        let failures = Arc::new(Failures::new(report.clone()));
         let database = Self {
             lease: lease.clone(),
             pool: connector.pool()?,
@@ -150,7 +150,7 @@ impl Database {
             failures: failures.clone(),
             probing: Arc::default(),
         };
-        tokio::spawn(Writer::new(connector, lease, waiting, failures, say).run(asked));
+        tokio::spawn(Writer::new(connector, lease, waiting, failures, report).run(asked));
         Ok(Arc::new(database))
     }
 

@@ -173,15 +173,15 @@ pub fn is_locked(why: &Thrown) -> bool {
 /// Failures of a running host. The log has what the database reports; callers of the host, who do not know its tables, have a
 /// sentence.
 pub struct Failures {
-    say: Report,
+    report: Report,
     /// The failure that was logged last, and when.
     last: Mutex<Option<(String, Instant)>>,
 }
 
 impl Failures {
-    /// Creates it. `say` receives lines for the log.
-    pub fn new(say: Report) -> Self {
-        Self { say, last: Mutex::default() }
+    /// Creates it. `report` receives lines for the log.
+    pub fn new(report: Report) -> Self {
+        Self { report, last: Mutex::default() }
     }
 
     /// Logs a failed statement, and returns it as the error of a store call.
@@ -209,7 +209,7 @@ impl Failures {
         if last.as_ref().is_some_and(|(logged, at)| *logged == why && at.elapsed() < AGAIN) {
             return;
         }
-        (self.say)(format!("a statement failed: {why}"));
+        self.report.say(format!("a statement failed: {why}"));
         *last = Some((why, Instant::now()));
     }
 }

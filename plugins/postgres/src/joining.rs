@@ -57,7 +57,7 @@ pub async fn acquire(
     connector: &Connector,
     host: &Candidate,
     incarnation: &str,
-    say: &Report,
+    report: &Report,
 ) -> Result<Arc<Lease>, Thrown> {
     let client = connect_first(connector, incarnation, Duration::from_secs(50)).await?;
     let begun = Instant::now();
@@ -68,7 +68,7 @@ pub async fn acquire(
             Ok(None) => return Ok(Lease::new(host.id.clone(), host.is_member, incarnation, sent)),
             Ok(Some(holder)) => holder,
             Err(why) if is_locked(&why) && begun.elapsed() < PATIENCE => {
-                say(format!("the tables are in use and could not be updated, retrying: {why}"));
+                report.say(format!("the tables are in use and could not be updated, retrying: {why}"));
                 tokio::time::sleep(LOOK).await;
                 continue;
             }
@@ -79,7 +79,7 @@ pub async fn acquire(
             return Err(holder.refusal(host));
         }
         if before.is_none() {
-            say(format!(
+            report.say(format!(
                 "waiting until the lease of {} expires, which ended without giving it up or is running",
                 holder.id
             ));

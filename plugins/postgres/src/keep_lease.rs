@@ -69,7 +69,7 @@ pub struct Keeper {
     /// Whether no session is in memory after the lease has lapsed.
     pub is_emptied: Arc<AtomicBool>,
     /// Receives lines for the log.
-    pub say: Report,
+    pub report: Report,
 }
 
 impl Keeper {
@@ -95,7 +95,7 @@ impl Keeper {
                         continue;
                     }
                     if is_late {
-                        (self.say)("PostgreSQL answers again; storing resumes".to_owned());
+                        self.report.say("PostgreSQL answers again; storing resumes");
                     }
                     is_late = false;
                     if self.lease.is_member && known.replace(hosts) != known {
@@ -105,7 +105,7 @@ impl Keeper {
                 Ok(None) => {
                     self.lease.lose(&incarnation);
                     if !self.lease.is_member {
-                        (self.say)(
+                        self.report.say(
                             "another host has taken over the database; this one stores nothing more. Stop it"
                                 .to_owned(),
                         );
@@ -116,7 +116,7 @@ impl Keeper {
                 Err(why) => {
                     row.disconnect();
                     if !is_late {
-                        (self.say)(format!("the lease could not be renewed, retrying: {why}"));
+                        self.report.say(format!("the lease could not be renewed, retrying: {why}"));
                     }
                     is_late = true;
                 }
@@ -137,7 +137,7 @@ impl Keeper {
     /// Joins the cluster again, under a new name of this run, once no session of the earlier run is in memory. Returns false
     /// if the host stops.
     async fn join_again(&self, row: &mut impl HostRow) -> bool {
-        (self.say)(
+        self.report.say(
             "the host has lost its lease in the cluster; it closes its connections and joins again"
                 .to_owned(),
         );
@@ -153,16 +153,17 @@ impl Keeper {
                 match joined {
                     Ok(Ok(Joined::At(sent))) => {
                         self.is_emptied.store(false, Ordering::Release);
-                        (self.say)("the host has joined the cluster again".to_owned());
+                        self.report.say("the host has joined the cluster again");
                         return self.lease.join_again(&name, sent) || !self.lease.is_over();
                     }
                     Ok(Ok(Joined::Refused(why))) => {
-                        (self.say)(format!("{why}; this host stores nothing more"));
+                        self.report.say(format!("{why}; this host stores nothing more"));
                         self.lease.stay_lost();
                         return !self.lease.is_over();
                     }
                     Ok(Err(why)) if why != last => {
-                        (self.say)(format!("the host could not join the cluster again, retrying: {why}"));
+                        self.report
+                            .say(format!("the host could not join the cluster again, retrying: {why}"));
                         last = why;
                     }
                     _ => {}
@@ -173,7 +174,7 @@ impl Keeper {
                 }
             } else if !is_stuck && begun.elapsed() > STUCK {
                 is_stuck = true;
-                (self.say)(
+                self.report.say(
                     "sessions of the lost lease are still in memory, so the host cannot join the cluster again; restart it"
                         .to_owned(),
                 );
@@ -245,7 +246,7 @@ mod tests {
             stop: Arc::default(),
             url: watch::channel(None).1,
             is_emptied: Arc::default(),
-            say: Arc::new(|_| {}),
+            report: Report::quiet(),
         };
         let kept = tokio::spawn(async move { keeper.run(&mut table).await });
         let joined = tokio::time::timeout(JOIN, renewed.notified()).await;

@@ -124,7 +124,7 @@ async fn apply(
     let cipher = Cipher::new(&settings.vault_key)?;
     let connector = Connector::new(&settings);
     let logs = host.clone();
-    let say: Report = Arc::new(move |line: String| {
+    let report = Report::new(move |line: String| {
         // A closing host accepts no lines.
         drop(logs.log(format!("postgres: {line}")));
     });
@@ -138,19 +138,19 @@ async fn apply(
         token_key: settings.cluster.as_ref().map(|cluster| cipher.identify(cluster.token.reveal())),
         tables,
     };
-    let lease = joining::acquire(&connector, &candidate, &joining::new_incarnation(), &say).await?;
+    let lease = joining::acquire(&connector, &candidate, &joining::new_incarnation(), &report).await?;
     let (wake, stop, url) =
         (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(watch::Sender::new(None)));
     let (is_draining, is_emptied) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let (ended, renewal) = watch::channel(());
     let database =
-        Database::start(connector.clone(), lease.clone(), (stop.clone(), renewal), STORES, say.clone())?;
+        Database::start(connector.clone(), lease.clone(), (stop.clone(), renewal), STORES, report.clone())?;
     let keeper = Keeper {
         lease: lease.clone(),
         stop,
         url: url.subscribe(),
         is_emptied: is_emptied.clone(),
-        say: say.clone(),
+        report: report.clone(),
     };
     let mut row =
         Renewal::new(connector.clone(), lease.clone(), candidate, wake.clone(), is_draining.clone());
@@ -174,9 +174,9 @@ async fn apply(
     let replace = Some(When::Replace);
     let place = format!("PostgreSQL, schema {}", settings.schema);
     let is_shared = database.lease.is_member;
-    let runs = Runs::new(database.clone(), say.clone(), retention, is_shared)?;
-    let shared = Arc::new(Shared::new(runs.clone(), say.clone(), listeners.clone()));
-    let automations = Automations::new(database.clone(), runs, say.clone(), &listeners, place.clone())?;
+    let runs = Runs::new(database.clone(), report.clone(), retention, is_shared)?;
+    let shared = Arc::new(Shared::new(runs.clone(), report.clone(), listeners.clone()));
+    let automations = Automations::new(database.clone(), runs, report.clone(), &listeners, place.clone())?;
     let of_cluster = is_shared.then(|| shared.clone() as Arc<dyn SharedRuns>);
     if let Err(why) = host.join_runs(shared, of_cluster) {
         // A host without the call stores each run by itself.
@@ -192,14 +192,14 @@ async fn apply(
         }
     }
     host.register_vault(Arc::new(Vault::new(database.clone(), cipher)).into_point(), replace)?;
-    host.register_sessions(Arc::new(Sessions::new(database.clone(), say.clone())).into_point(), replace)?;
+    host.register_sessions(Arc::new(Sessions::new(database.clone(), report.clone())).into_point(), replace)?;
     host.register_automations(Arc::new(automations).into_point(), replace)?;
     host.register_records(
-        Arc::new(Records::new(database.clone(), say.clone(), listeners)).into_point(),
+        Arc::new(Records::new(database.clone(), report.clone(), listeners)).into_point(),
         replace,
     )?;
     host.register_policies(Arc::new(Policies::new(database.clone())).into_point(), replace)?;
-    host.register_usage(Arc::new(Usage::new(database, say)).into_point(), replace)?;
+    host.register_usage(Arc::new(Usage::new(database, report)).into_point(), replace)?;
     host.on(
         EventName::Listening,
         Call::now(move |(event, _): (Frozen<Event>, Frozen<PluginContext>)| {

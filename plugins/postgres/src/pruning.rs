@@ -100,7 +100,7 @@ pub async fn keep_up(runs: Weak<Runs>) {
     if let Some(runs) = runs.upgrade()
         && let Err(why) = runs.index().await
     {
-        (runs.report)(format!("runs of an earlier version could not be indexed: {why}"));
+        runs.report.say(format!("runs of an earlier version could not be indexed: {why}"));
     }
     let mut pruning = Pruning { examined_all: None, said: None };
     loop {
@@ -145,7 +145,7 @@ impl Pruning {
                 runs.due.lock().extend(due);
                 // Without a lease, the log has the reason already.
                 if runs.database().lease.check().is_ok() && self.said.as_ref() != Some(&why.message) {
-                    (runs.report)(format!("old rows could not be removed, retrying: {why}"));
+                    runs.report.say(format!("old rows could not be removed, retrying: {why}"));
                     self.said = Some(why.message);
                 }
             }

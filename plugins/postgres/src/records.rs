@@ -132,7 +132,7 @@ impl Collection {
                 // One that cannot be read keeps none of the others from being found.
                 store
                     .record(row)
-                    .map_err(|why| (store.report)(format!("{why}; skipped until it is fixed")))
+                    .map_err(|why| store.report.say(format!("{why}; skipped until it is fixed")))
                     .ok()
             };
             Ok(rows.iter().filter_map(read).filter(|record| contains_fields(record, &wanted)).collect())

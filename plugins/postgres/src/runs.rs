@@ -277,7 +277,7 @@ impl Runs {
     /// The run of a row. One that cannot be read keeps none of the others from being listed.
     pub(crate) fn run_in(&self, row: &Row) -> Option<AutomationRunState> {
         let uri: String = row.get(1);
-        decode(row.get(2), "run", &uri).map_err(|why| (self.report)(format!("{why}; skipped"))).ok()
+        decode(row.get(2), "run", &uri).map_err(|why| self.report.say(format!("{why}; skipped"))).ok()
     }
 }
 

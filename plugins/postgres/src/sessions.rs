@@ -468,7 +468,7 @@ impl Sessions {
         stored(row)
             .map_err(|why| {
                 if self.unreadable.lock().insert(row.get(0)) {
-                    (self.report)(format!("{why}; skipped"));
+                    self.report.say(format!("{why}; skipped"));
                 }
             })
             .ok()

@@ -158,7 +158,7 @@ impl Shared {
             let kind: WakeKind = decode(row.get(1), "wake", &uri)?;
             Ok(Wake { run: decode(row.get(2), "wake", &uri)?, kind })
         };
-        read().map_err(|why: Thrown| (self.report)(format!("{why}; skipped"))).ok()
+        read().map_err(|why: Thrown| self.report.say(format!("{why}; skipped"))).ok()
     }
 
     /// Takes over automations without a living owner; returns them with their last owner.
@@ -206,7 +206,7 @@ impl Shared {
             let (automation, uri): (String, String) = (row.get(0), row.get(1));
             match (decode(row.get(2), "run", &uri), acquired.get_mut(&automation)) {
                 (Ok(run), Some(of)) => of.unfinished.push(run),
-                (Err(why), _) => (self.report)(format!("{why}; skipped")),
+                (Err(why), _) => self.report.say(format!("{why}; skipped")),
                 (_, None) => {}
             }
         }

@@ -108,7 +108,7 @@ impl Usage {
                 let number: i64 = row.get(0);
                 // One that cannot be read keeps none of the others from being listed.
                 decode(row.get(1), "usage entry", &number.to_string())
-                    .map_err(|why| (store.report)(format!("{why}; skipped")))
+                    .map_err(|why| store.report.say(format!("{why}; skipped")))
                     .ok()
             };
             Ok(rows.iter().filter_map(read).collect())

@@ -133,7 +133,7 @@ pub struct Writer {
     waiting: Arc<AtomicUsize>,
     failures: Arc<Failures>,
     /// Receives lines for the log.
-    say: Report,
+    report: Report,
     /// Whether the log says that writes wait.
     is_late: bool,
     /// The process of the server for the last connection, and when it began.
@@ -155,7 +155,7 @@ impl Writer {
         lease: Arc<Lease>,
         waiting: Arc<AtomicUsize>,
         failures: Arc<Failures>,
-        say: Report,
+        report: Report,
     ) -> Self {
         let incarnation = lease.incarnation();
         Self {
@@ -163,7 +163,7 @@ impl Writer {
             lease,
             waiting,
             failures,
-            say,
+            report,
             is_late: false,
             process: None,
             changes: 0,
@@ -479,7 +479,7 @@ impl Transaction for Sent<'_> {
             self.writer.heads.clear();
         }
         if std::mem::take(&mut self.writer.is_late) {
-            (self.writer.say)("writes are stored again".to_owned());
+            self.writer.report.say("writes are stored again");
         }
     }
 
@@ -497,7 +497,7 @@ impl Transaction for Sent<'_> {
 
     fn is_late(&mut self, why: &str) {
         if !std::mem::replace(&mut self.writer.is_late, true) {
-            (self.writer.say)(format!("writes wait for the database, retrying: {why}"));
+            self.writer.report.say(format!("writes wait for the database, retrying: {why}"));
         }
     }
 }

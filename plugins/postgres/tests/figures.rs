@@ -77,7 +77,8 @@ async fn sessions_in_postgresql_and_in_sqlite() {
     let stores = Stores::open(&server, "ostler").await;
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     let sqlite =
-        Arc::new(SqliteSessions::new(StateDb::open(folder.path()).unwrap(), Arc::new(drop))).into_point();
+        Arc::new(SqliteSessions::new(StateDb::open(folder.path()).unwrap(), ostler_ports::Report::quiet()))
+            .into_point();
     for (name, store) in [("SQLite", &sqlite), ("PostgreSQL", &stores.sessions)] {
         let Figures { create, save, read, rate } = measure(store).await;
         println!(

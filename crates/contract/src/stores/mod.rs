@@ -3,13 +3,10 @@
 pub mod automations;
 pub mod equality;
 pub mod records;
+mod report;
 pub mod runs;
 pub mod transfer;
 pub mod watchers;
 
-use std::sync::Arc;
-
+pub use report::Report;
 pub use watchers::Watchers;
-
-/// Receives the lines that a store writes to the log.
-pub type Report = Arc<dyn Fn(String) + Send + Sync>;

@@ -76,7 +76,7 @@ impl<C: Cross + Clone> Watchers<C> {
                     return;
                 }
                 if let Err(thrown) = on_change.call((change,)).await {
-                    report(format!("a watcher of {what} failed: {}", thrown.for_log()));
+                    report.say(format!("a watcher of {what} failed: {}", thrown.for_log()));
                 }
             }
         });

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ostler_contract::points::{
     AutomationChange, AutomationProgress, AutomationStore, ChangeType, KeptAutomation, RunPage,
 };
+use ostler_contract::problems::ProblemKind;
 use ostler_contract::read::{Read, Unknown};
 use ostler_contract::{JsonObject, Thrown, limit};
 use ostler_protocol::wire::actions::{AutomationRemovedAction, StateAction};
@@ -79,8 +80,7 @@ impl Automations {
         let definition = &entry.wire.definition;
         if before.as_ref().is_none_or(|before| before.wire.definition != *definition) {
             let lacking = super::triggers::lacking(self, definition);
-            lacking.iter().for_each(|lacking| self.core.log.warn(lacking.line(id)));
-            super::check::log_problems(self, id, definition);
+            super::check::set_problems(self, id, definition, &lacking, self.keeps_schedules());
             if let Some(session) = before.as_ref().and_then(|before| before.settings.pinned_session.as_ref())
             {
                 catalogue.unpin(id, session);
@@ -111,6 +111,7 @@ impl Automations {
         self.index.write().remove(id);
         self.watching.remove(id);
         self.plans.lock().remove(id);
+        self.core.log.set_problems(ProblemKind::Automations, &format!("automation {id}"), Vec::new());
         let resource = uri::automation(id);
         publish(fanout, &StateAction::AutomationRemoved(AutomationRemovedAction { resource }), origin);
     }

@@ -1,13 +1,16 @@
 //! Validates a definition so that its triggers can fire. A definition that a client saves is rejected; for one from a
 //! file the problem is logged.
 
-use ostler_contract::points::TriggerType;
+use ostler_contract::points::{AutomationStore, KeptAutomation, TriggerType};
+use ostler_contract::problems::{Finding, ProblemKind};
 use ostler_contract::registry::Owned;
+use ostler_contract::{Thrown, limit};
 use ostler_protocol::wire::state::{AutomationDefinition, AutomationTrigger};
 
 use super::rule::{Rule, SESSION, WATCH};
 use super::schedule::Schedule;
 use super::settings::AutomationSettings;
+use super::triggers::{Lacking, lacking};
 use super::watching::is_watched_type;
 use crate::automations::Automations;
 
@@ -43,38 +46,65 @@ fn check_trigger(trigger: &AutomationTrigger) -> Result<(), String> {
     }
 }
 
-/// Logs what prevents an automation's triggers from firing.
-pub(super) fn log_problems(automations: &Automations, id: &str, definition: &AutomationDefinition) {
-    if let Err(why) = AutomationSettings::of(definition).check() {
-        automations.core.log.warn(format_args!("automation {id}: {why}; it queues"));
-    }
-    for unread in AutomationSettings::unread(definition) {
-        automations.core.log.warn(format_args!("automation {id}: {unread}"));
-    }
+/// Lists and logs what prevents an automation's triggers from firing, and which of its settings do not apply, on a host whose
+/// schedules fire or do not.
+pub(super) fn set_problems(
+    automations: &Automations,
+    id: &str,
+    definition: &AutomationDefinition,
+    lacking: &[Lacking],
+    schedules: bool,
+) {
+    let settings = AutomationSettings::of(definition).check().err().map(|why| format!("{why}; it queues"));
+    let mut findings: Vec<Finding> = settings
+        .into_iter()
+        .chain(AutomationSettings::unread(definition))
+        .map(|why| Finding::warning(format!("automation {id}: {why}")))
+        .collect();
+    findings.extend(lacking.iter().map(|lacking| Finding::error(lacking.line(id))));
     for trigger in &definition.triggers {
         let name = match trigger {
             AutomationTrigger::Schedule(trigger) => &trigger.id,
             AutomationTrigger::Event(trigger) => &trigger.id,
         };
-        if let Some(why) = stops_trigger(automations, trigger) {
-            automations.core.log.warn(format_args!("automation {id}: its trigger {name} never fires: {why}"));
+        let never = stops_trigger(automations, trigger, schedules);
+        findings
+            .extend(never.map(|why| {
+                Finding::error(format!("automation {id}: its trigger {name} never fires: {why}"))
+            }));
+        findings.extend(unoffered_events(automations, trigger).into_iter().map(|why| {
+            Finding::error(format!("automation {id}: its trigger {name} waits in vain for {why}"))
+        }));
+    }
+    let fix = format!("correct automations/{id}.md, or change the automation with a client");
+    let findings = findings.into_iter().map(|finding| finding.fixed_by(&fix)).collect();
+    automations.core.log.set_problems(ProblemKind::Automations, &format!("automation {id}"), findings);
+}
+
+impl Automations {
+    /// Lists what is wrong with the automations of a store that is not that of this host, and whose schedules fire.
+    ///
+    /// # Errors
+    /// Why the store cannot be read.
+    pub async fn judge(&self, store: &AutomationStore) -> Result<(), Thrown> {
+        for KeptAutomation { id, definition, .. } in store.list.read(limit::STORE_SCAN, ()).await.known()? {
+            set_problems(self, &id, &definition, &lacking(self, &definition), true);
         }
-        for why in unoffered_events(automations, trigger) {
-            automations
-                .core
-                .log
-                .warn(format_args!("automation {id}: its trigger {name} waits in vain for {why}"));
-        }
+        Ok(())
     }
 }
 
-fn stops_trigger(automations: &Automations, trigger: &AutomationTrigger) -> Option<String> {
+fn stops_trigger(automations: &Automations, trigger: &AutomationTrigger, schedules: bool) -> Option<String> {
     if let Err(why) = check_trigger(trigger) {
         return Some(why);
     }
     match trigger {
-        AutomationTrigger::Schedule(_) => {
-            (!automations.keeps_schedules()).then(|| "schedules do not fire on this host".to_owned())
+        AutomationTrigger::Schedule(trigger) => {
+            if !schedules {
+                return Some("schedules do not fire on this host".to_owned());
+            }
+            let next = Schedule::read(&trigger.schedule).ok()?.after(automations.core.clock.now());
+            next.is_none().then(|| "its schedule has no next time".to_owned())
         }
         AutomationTrigger::Event(trigger) => {
             let types = types_of_plugins(automations)?;

@@ -106,6 +106,15 @@ impl Automations {
         })
     }
 
+    /// Returns the triggers that an event fires.
+    fn matching(&self, r#type: &str, event: &str, data: &SentObject) -> Vec<Arc<Waiting>> {
+        let (matching, _) = self.index.read().matching(r#type, event, data);
+        if matching.is_empty() {
+            self.note_unheard(r#type, event, data.as_sent());
+        }
+        matching
+    }
+
     /// Starts the runs of the automations that an event matches.
     fn wake_all(
         self: &Arc<Self>,
@@ -114,7 +123,7 @@ impl Automations {
         event: &str,
         data: SentObject,
     ) -> Vec<StoredRunReceiver> {
-        let (matching, _) = self.index.read().matching(r#type, event, &data);
+        let matching = self.matching(r#type, event, &data);
         self.wake_each(by, &matching, event, data)
     }
 
@@ -196,7 +205,7 @@ impl Automations {
         routing: Option<&Routing>,
         records: EventRecords,
     ) -> Pending<FiredOnce> {
-        let (matching, _) = self.index.read().matching(r#type, event, &data);
+        let matching = self.matching(r#type, event, &data);
         self.wake_in_order(&by_plugin(caller), &matching, event, data, routing, records)
     }
 
@@ -215,7 +224,7 @@ impl Automations {
         let keys = self.index.read().keys(r#type, event);
         let mut names: Vec<&str> = keys.iter().map(String::as_str).collect();
         let decides = with_own(select(text, &names)?.fields);
-        let (matching, _) = self.index.read().matching(r#type, event, &decides);
+        let matching = self.matching(r#type, event, &decides);
         let woken: Vec<_> = matching.iter().filter_map(|waiting| self.entry(&waiting.automation)).collect();
         names.extend(woken.iter().flat_map(|entry| fields_read(&entry.wire.definition)));
         names.extend(routing.map(|routing| routing.by.as_str()));

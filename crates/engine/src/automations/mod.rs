@@ -28,6 +28,7 @@ mod shared;
 mod starting;
 mod stored_runs;
 mod triggers;
+mod unheard;
 mod wake_event;
 mod watching;
 
@@ -48,6 +49,7 @@ use run::Runs;
 use runs_elsewhere::RunsElsewhere;
 use shared::Shared;
 use triggers::Index;
+use unheard::Unheard;
 use watching::Watching;
 
 /// Every automation and every run that has not ended.
@@ -59,6 +61,8 @@ pub struct Automations {
     me: Weak<Self>,
     catalogue: Mutex<Catalogue>,
     index: RwLock<Index>,
+    /// Events that no automation waits for.
+    unheard: Unheard,
     runs: Mutex<Runs>,
     plans: Mutex<Plans>,
     /// Notified when something may be due sooner.
@@ -96,6 +100,7 @@ impl Automations {
             me: me.clone(),
             catalogue: Mutex::default(),
             index: RwLock::default(),
+            unheard: Unheard::default(),
             runs: Mutex::default(),
             plans: Mutex::default(),
             planned: Arc::default(),

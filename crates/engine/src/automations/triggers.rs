@@ -57,12 +57,11 @@ pub(super) fn lacking(automations: &Automations, definition: &AutomationDefiniti
     for trigger in &definition.triggers {
         let AutomationTrigger::Event(trigger) = trigger else { continue };
         let Some(kind) = types.iter().find(|held| *held.r#type == *trigger.r#type) else { continue };
-        let required = kind.config_schema.as_ref().and_then(|schema| schema.get("required")?.as_array());
         let missing = |key: &&str| {
             let value = trigger.config.as_ref().and_then(|config| config.get(*key));
             value.is_none_or(Value::is_null)
         };
-        if let Some(key) = required.into_iter().flatten().filter_map(Value::as_str).find(missing) {
+        if let Some(key) = required_keys(kind).find(missing) {
             lacking.push(Lacking {
                 trigger: trigger.id.clone(),
                 r#type: trigger.r#type.clone(),
@@ -71,6 +70,12 @@ pub(super) fn lacking(automations: &Automations, definition: &AutomationDefiniti
         }
     }
     lacking
+}
+
+/// Returns the keys that a type requires of the config of each trigger.
+pub(super) fn required_keys(kind: &TriggerType) -> impl Iterator<Item = &str> {
+    let required = kind.config_schema.as_ref().and_then(|schema| schema.get("required")?.as_array());
+    required.into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// The triggers that wait for one event, by the keys of their configs.
@@ -164,6 +169,20 @@ impl Index {
         found.sort_by(|a, b| a.automation.cmp(&b.automation));
         found.dedup_by(|later, first| later.automation == first.automation);
         (found, looked)
+    }
+
+    /// Whether a trigger for an event has these values, whatever else its config wants.
+    pub fn waits_for(&self, r#type: &str, event: &str, values: &JsonObject) -> bool {
+        let waiters = self.waiters(r#type, event);
+        let mut waiting = waiters
+            .into_iter()
+            .flat_map(|waiters| waiters.shapes.values())
+            .flat_map(|shape| shape.whole.values().flatten());
+        waiting.any(|waiting| {
+            values.iter().all(|(key, value)| {
+                waiting.config.get(key).is_some_and(|wanted| canonical(wanted) == canonical(value))
+            })
+        })
     }
 
     fn waiters(&self, r#type: &str, event: &str) -> Option<&Waiters> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use ostler_contract::problems::{Finding, KnownProblem, ProblemKind, Problems};
 use tracing::Level;
 
 /// The writer of lines.
@@ -11,6 +12,7 @@ pub struct Log {
     write: Arc<dyn Fn(Level, &str) + Send + Sync>,
     hide: Option<Arc<dyn Fn(&str) -> String + Send + Sync>>,
     uncaught: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    problems: Problems,
 }
 
 impl Log {
@@ -21,7 +23,7 @@ impl Log {
 
     /// Creates a log that passes each line with its level to `write`.
     pub fn with_levels(write: impl Fn(Level, &str) + Send + Sync + 'static) -> Self {
-        Self { write: Arc::new(write), hide: None, uncaught: None }
+        Self { write: Arc::new(write), hide: None, uncaught: None, problems: Problems::default() }
     }
 
     /// Removes secrets from each line before it is written.
@@ -56,6 +58,28 @@ impl Log {
     /// Writes one line with this level.
     pub fn write(&self, level: Level, line: impl fmt::Display) {
         (self.write)(level, &self.without_secrets(line.to_string()));
+    }
+
+    /// Replaces what is wrong with a place, nothing if it was repaired, and writes a line for each finding that is new.
+    pub fn set_problems(&self, kind: ProblemKind, place: &str, findings: Vec<Finding>) {
+        for finding in self.problems.set(kind, place, findings) {
+            self.warn(finding.found);
+        }
+    }
+
+    /// Returns the list of what is wrong now, for who adds to it without a line.
+    pub fn problems(&self) -> &Problems {
+        &self.problems
+    }
+
+    /// Returns what is wrong now, without secrets.
+    pub fn known_problems(&self) -> Vec<KnownProblem> {
+        let shown = |problem: KnownProblem| {
+            let Finding { is_error, found, fix } = problem.finding;
+            let finding = Finding { is_error, found: self.without_secrets(found), fix };
+            KnownProblem { place: self.without_secrets(problem.place), finding, ..problem }
+        };
+        self.problems.list().into_iter().map(shown).collect()
     }
 
     /// Writes one line about an uncaught error of a plugin.

@@ -9,7 +9,7 @@ use ostler_contract::points::{
     ResourceWriter, SchemeDescription, SchemeProvider,
 };
 use ostler_contract::policy::check_policy;
-use ostler_contract::read::Read;
+use ostler_contract::problems::{Finding, ProblemKind};
 use ostler_contract::{Call, JsonObject, Text, Thrown, Value, limit};
 use ostler_protocol::grants::{self, Grant};
 use ostler_protocol::wire::commands::DirectoryEntry;
@@ -88,30 +88,39 @@ impl Access {
         if uses.is_empty() {
             return Ok(());
         }
-        let unreadable = |why: &dyn Display| RpcError::permission_denied(unreadable(why));
-        let Some(store) = self.core.policies() else { return Err(unreadable(&"there is no store")) };
-        let rows = store.list.read(limit::POLICIES, ()).await.known().map_err(|why| unreadable(&why))?;
-        let rows = rows.into_iter().map(|row| check_policy(&Value::Object(row)));
-        let rows = rows.collect::<Result<Vec<_>, _>>().map_err(|error| unreadable(&error.message))?;
+        let rows = self.policies().await.map_err(RpcError::permission_denied)?;
         let now = format!("{:.3}", self.core.clock.now());
         uses.into_iter().try_for_each(|(owner, wanted)| judge(&rows, (owner, charged), wanted, &now))
     }
 
-    /// Logs once that policies are enabled and none exists.
-    pub(crate) async fn warn_of_no_policies(&self) {
+    /// Lists, and logs once, why policies let no work start.
+    pub(crate) async fn look_at_policies(&self) {
+        let fix = "correct the policies, or set \"policies\": { \"check\": false } in the configuration";
+        let found = self.unusable_policies().await.map(|why| Finding::error(why).fixed_by(fix));
+        self.core.log.set_problems(ProblemKind::Policies, "policies", found.into_iter().collect());
+    }
+
+    /// Returns why policies let no work start, if they are enabled and none exists or one cannot be read.
+    async fn unusable_policies(&self) -> Option<String> {
         if !self.core.options.check_policies || !self.gate.is_guarded() {
-            return;
+            return None;
         }
-        let Some(store) = self.core.policies() else { return };
-        match store.list.read(limit::POLICIES, ()).await {
-            Read::Known(rows) if rows.is_empty() => {
-                self.core
-                    .log
-                    .warn("policy checks are on but no policy exists; all work except the host's own will be denied");
-            }
-            Read::Known(_) => {}
-            Read::Unknown(why) => self.core.log.warn(unreadable(&why)),
+        match self.policies().await {
+            Ok(rows) if rows.is_empty() => Some(
+                "policy checks are on but no policy exists; all work except the host's own will be denied"
+                    .to_owned(),
+            ),
+            Ok(_) => None,
+            Err(why) => Some(why),
         }
+    }
+
+    /// Reads the policies.
+    async fn policies(&self) -> Result<Vec<JsonObject>, String> {
+        let store = self.core.policies().ok_or_else(|| unreadable(&"there is no store"))?;
+        let rows = store.list.read(limit::POLICIES, ()).await.known().map_err(|why| unreadable(&why))?;
+        let rows = rows.into_iter().map(|row| check_policy(&Value::Object(row)));
+        rows.collect::<Result<Vec<_>, _>>().map_err(|error| unreadable(&error.message))
     }
 }
 

@@ -11,7 +11,7 @@ use ostler_ports::{FileAutomations, FileVault, SqliteSessions, StateDb, memory_r
 use ostler_testkit::{Builder, MemoryHost, RawClient, Stage, builds};
 
 async fn stores(dir: &Path) -> (SessionStore, AutomationStore) {
-    let quiet: ostler_ports::Report = Arc::new(|_| {});
+    let quiet = ostler_ports::Report::quiet();
     let db = StateDb::open(dir).unwrap();
     let automations = FileAutomations::open(dir, db.clone(), quiet.clone()).await.unwrap();
     (Arc::new(SqliteSessions::new(db, quiet)).into_point(), Arc::new(automations).into_point())
@@ -402,7 +402,7 @@ async fn a_webhook_call_fires_the_automation_that_names_its_endpoint() {
     let head = webhook_trigger("webhook", "{ id: call }", "{ endpoint: push, branch: main }");
     write_with(dir.path(), "push", &head, "{{event.who}} pushed to {{event.endpoint}}");
     let records = memory_records();
-    let vault = Arc::new(FileVault::new(dir.path(), Arc::new(|_| {})).unwrap()).into_point();
+    let vault = Arc::new(FileVault::new(dir.path(), ostler_ports::Report::quiet()).unwrap()).into_point();
     vault.set.unbounded(("host:push".into(), "s3cret".into())).await.unwrap();
     let endpoints = records.collection.unbounded(("webhooks".into(), Default::default())).await.unwrap();
     for record in [

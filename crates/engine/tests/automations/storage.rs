@@ -45,7 +45,8 @@ impl Disk {
 
     fn sessions(&self) -> SessionStore {
         let db = StateDb::memory().unwrap();
-        let store = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
+        let store = Arc::new(SqliteSessions::new(db, ostler_ports::Report::new(|line| panic!("{line}"))))
+            .into_point();
         wrapped_store(&at_once(store), self)
     }
 

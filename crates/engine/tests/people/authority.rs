@@ -408,7 +408,8 @@ async fn everything_ends_with_the_authority_that_it_lives_by() {
 pub async fn host_of_one(stage: &Stage) -> (MemoryHost, TempDir) {
     let state = tempfile::tempdir().unwrap();
     let db = StateDb::open(state.path()).unwrap();
-    let sessions = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
+    let sessions =
+        Arc::new(SqliteSessions::new(db, ostler_ports::Report::new(|line| panic!("{line}")))).into_point();
     let host = MemoryHost::builder()
         .plugin(stage.plugin(), json!({}))
         .sessions(sessions)

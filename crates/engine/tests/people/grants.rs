@@ -145,7 +145,7 @@ fn all_but(grant: &Grant) -> Vec<String> {
 
 /// A host with a session, a scheme that can do everything, and nobody yet.
 async fn host() -> MemoryHost {
-    let report: ostler_ports::Report = Arc::new(|_| {});
+    let report = ostler_ports::Report::quiet();
     let store = SqliteSessions::new(StateDb::memory().unwrap(), report.clone());
     let host = builder()
         .sessions(Arc::new(store).into_point())

@@ -23,7 +23,7 @@ struct Left {
 }
 
 fn stores() -> (SessionStore, AutomationStore) {
-    let report: ostler_ports::Report = Arc::new(|line| panic!("{line}"));
+    let report = ostler_ports::Report::new(|line| panic!("{line}"));
     let sessions = SqliteSessions::new(StateDb::memory().unwrap(), report.clone());
     let automations = MemoryAutomations::new(report).unwrap();
     (Arc::new(sessions).into_point(), Arc::new(automations).into_point())

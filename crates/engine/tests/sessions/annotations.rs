@@ -15,7 +15,7 @@ const NOTES: &str = "stage:/1/annotations";
 
 fn store(dir: &std::path::Path) -> SessionStore {
     let db = StateDb::open(dir).unwrap();
-    Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point()
+    Arc::new(SqliteSessions::new(db, ostler_ports::Report::new(|line| panic!("{line}")))).into_point()
 }
 
 fn builder() -> Builder {

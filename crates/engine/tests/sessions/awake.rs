@@ -12,7 +12,8 @@ const MOST: usize = 8;
 
 async fn host(dir: &tempfile::TempDir) -> MemoryHost {
     let db = StateDb::open(dir.path()).unwrap();
-    let sessions = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
+    let sessions =
+        Arc::new(SqliteSessions::new(db, ostler_ports::Report::new(|line| panic!("{line}")))).into_point();
     MemoryHost::builder()
         .plugin(ostler_plugin_echo::plugin(), json!({}))
         .sessions(sessions)
@@ -62,7 +63,8 @@ async fn idle_sessions_beyond_the_limit_sleep_and_wake_as_they_were() {
 async fn who_has_more_of_a_session_than_it_wakes_with_is_not_resumed() {
     let (dir, stage) = (tempfile::tempdir().unwrap(), Stage::default());
     let db = StateDb::open(dir.path()).unwrap();
-    let sessions = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
+    let sessions =
+        Arc::new(SqliteSessions::new(db, ostler_ports::Report::new(|line| panic!("{line}")))).into_point();
     let host = MemoryHost::builder()
         .plugin(stage.plugin(), json!({}))
         .sessions(sessions)

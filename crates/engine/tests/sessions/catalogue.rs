@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 fn store(dir: &Path) -> SessionStore {
     let db = StateDb::open(dir).unwrap();
-    Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point()
+    Arc::new(SqliteSessions::new(db, ostler_ports::Report::new(|line| panic!("{line}")))).into_point()
 }
 
 /// The same store as one that cannot be read on demand.

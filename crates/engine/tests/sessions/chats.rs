@@ -22,7 +22,7 @@ fn builder(stage: &Stage) -> Builder {
 
 fn store(dir: &std::path::Path) -> SessionStore {
     let db = StateDb::open(dir).unwrap();
-    Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point()
+    Arc::new(SqliteSessions::new(db, ostler_ports::Report::new(|line| panic!("{line}")))).into_point()
 }
 
 fn kept(builder: Builder, dir: &std::path::Path) -> Builder {

@@ -49,7 +49,7 @@ impl Inn {
     }
 
     pub async fn start(&self, id: &str, builder: Builder) -> ClusteredHost {
-        let store = SqliteSessions::new(self.db.clone(), Arc::new(|line| panic!("{line}")));
+        let store = SqliteSessions::new(self.db.clone(), ostler_ports::Report::new(|line| panic!("{line}")));
         let store = Arc::new(store).into_point();
         self.cluster.start(id, store, builder).await
     }
@@ -669,7 +669,7 @@ impl WrapCall for Full {
 async fn clients_see_nothing_that_could_not_be_stored() {
     let inn = Inn::new();
     let is_full = Arc::new(AtomicBool::new(false));
-    let store = SqliteSessions::new(inn.db.clone(), Arc::new(|line| panic!("{line}")));
+    let store = SqliteSessions::new(inn.db.clone(), ostler_ports::Report::new(|line| panic!("{line}")));
     let store = wrapped_store(&Arc::new(store).into_point(), &Full(is_full.clone()));
     let a = inn.cluster.start("a", store, Inn::builder()).await;
     let b = inn.host("b").await;
@@ -771,7 +771,9 @@ async fn a_host_that_takes_over_reports_what_the_lost_host_did_not() {
     maker.actions_until("chat/turnComplete").await;
     while watcher.next_frame().await.unwrap()["method"] != "root/sessionAdded" {}
     // As if it had been stored by the first owner, whose link ended before it was sent.
-    let store = Arc::new(SqliteSessions::new(inn.db.clone(), Arc::new(|line| panic!("{line}")))).into_point();
+    let store =
+        Arc::new(SqliteSessions::new(inn.db.clone(), ostler_ports::Report::new(|line| panic!("{line}"))))
+            .into_point();
     let flags = SessionFlags { is_archived: true, ..SessionFlags::default() };
     store.set_flags.unbounded(("one".to_owned(), flags)).await.unwrap();
     inn.cluster.give("one", &b);
@@ -796,7 +798,9 @@ async fn the_whole_row_of_a_session_that_has_another_host_is_reported() {
     create_used(&mut a.connect("maker").await).await;
     while notified(&mut watcher).await["method"] != "root/sessionAdded" {}
     // As if the first owner had stored it and was lost before it sent it, while the link is still open.
-    let store = Arc::new(SqliteSessions::new(inn.db.clone(), Arc::new(|line| panic!("{line}")))).into_point();
+    let store =
+        Arc::new(SqliteSessions::new(inn.db.clone(), ostler_ports::Report::new(|line| panic!("{line}"))))
+            .into_point();
     let flags = SessionFlags { is_archived: true, ..SessionFlags::default() };
     store.set_flags.unbounded(("one".to_owned(), flags)).await.unwrap();
     inn.cluster.give("one", &b);
@@ -844,7 +848,7 @@ impl WrapCall for Unsure {
 
 impl Inn {
     async fn unsure(&self, id: &str, unsure: &Unsure) -> ClusteredHost {
-        let store = SqliteSessions::new(self.db.clone(), Arc::new(|line| panic!("{line}")));
+        let store = SqliteSessions::new(self.db.clone(), ostler_ports::Report::new(|line| panic!("{line}")));
         self.cluster.start_wrapped(id, Arc::new(store).into_point(), Self::builder(), unsure).await
     }
 
@@ -959,7 +963,7 @@ impl WrapCall for Endless {
 #[tokio::test(start_paused = true)]
 async fn a_listing_is_not_read_on_for_a_client_that_has_left() {
     let inn = Inn::new();
-    let store = SqliteSessions::new(inn.db.clone(), Arc::new(|line| panic!("{line}")));
+    let store = SqliteSessions::new(inn.db.clone(), ostler_ports::Report::new(|line| panic!("{line}")));
     let reads = Arc::new(AtomicUsize::new(0));
     let store = Arc::new(store).into_point();
     let a = inn.cluster.start_wrapped("a", store, Inn::builder(), &Endless(reads.clone())).await;

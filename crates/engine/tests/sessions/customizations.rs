@@ -12,7 +12,8 @@ const CHAT: &str = "ahp-chat://default/c3RhZ2U6LzE";
 
 async fn host(stage: &Stage, dir: &std::path::Path) -> (MemoryHost, RawClient) {
     let db = StateDb::open(dir).unwrap();
-    let store = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
+    let store =
+        Arc::new(SqliteSessions::new(db, ostler_ports::Report::new(|line| panic!("{line}")))).into_point();
     let builder = MemoryHost::builder().plugin(stage.plugin(), json!({})).sessions(store);
     let host = builder.options(|options| options.delta_window_ms = 0).start().await;
     let mut client = host.raw();

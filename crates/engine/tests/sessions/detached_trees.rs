@@ -85,7 +85,8 @@ async fn reconcile(client: &mut RawClient, active: &[&Value]) {
 #[tokio::test(start_paused = true)]
 async fn a_clean_tree_goes_when_no_window_named_it_for_a_day_also_across_restarts() {
     let db = StateDb::memory().unwrap();
-    let store = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
+    let store =
+        Arc::new(SqliteSessions::new(db, ostler_ports::Report::new(|line| panic!("{line}")))).into_point();
     let store = SessionStore { close: None, ..wrapped_store(&store, &Waited) };
     let trees = Trees::default();
     let (host, mut client) = start(&store, &trees, 0).await;

@@ -372,7 +372,7 @@ async fn sessions_that_no_client_opened_a_form_for_are_announced_at_once() {
 
 fn store(dir: &std::path::Path) -> SessionStore {
     let db = StateDb::open(dir).unwrap();
-    Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point()
+    Arc::new(SqliteSessions::new(db, ostler_ports::Report::new(|line| panic!("{line}")))).into_point()
 }
 
 /// Lets time pass at once, on a host whose store has threads of its own.

@@ -21,7 +21,8 @@ fn chat() -> String {
 }
 
 fn store() -> SessionStore {
-    let store = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
+    let store =
+        SqliteSessions::new(StateDb::memory().unwrap(), ostler_ports::Report::new(|line| panic!("{line}")));
     Arc::new(store).into_point()
 }
 

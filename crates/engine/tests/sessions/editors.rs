@@ -137,7 +137,7 @@ fn no_time_of_a_clients_clock_is_stored() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let store = SqliteSessions::new(db.clone(), Arc::new(|line| panic!("{line}")));
+            let store = SqliteSessions::new(db.clone(), ostler_ports::Report::new(|line| panic!("{line}")));
             let started = if killed { "2026-02-01T00:00:00Z" } else { "2026-01-01T00:00:00Z" };
             let host = MemoryHost::builder()
                 .plugin(ostler_plugin_echo::plugin(), json!({}))
@@ -663,7 +663,7 @@ async fn kept_host(store: &ostler_contract::points::SessionStore) -> MemoryHost 
 fn store() -> ostler_contract::points::SessionStore {
     use ostler_ports::{SqliteSessions, StateDb};
     let db = StateDb::memory().unwrap();
-    Arc::new(SqliteSessions::new(db, Arc::new(|_: String| {}))).into_point()
+    Arc::new(SqliteSessions::new(db, ostler_ports::Report::quiet())).into_point()
 }
 
 #[tokio::test]

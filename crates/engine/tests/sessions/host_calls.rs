@@ -23,7 +23,7 @@ async fn host(stage: &Stage, guarded: bool, grants: &[&str]) -> MemoryHost {
 }
 
 fn builder(stage: &Stage) -> Builder {
-    let store = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|_| {}));
+    let store = SqliteSessions::new(StateDb::memory().unwrap(), ostler_ports::Report::quiet());
     MemoryHost::builder()
         .plugin(stage.plugin(), json!({}))
         .options(|options| {
@@ -108,7 +108,8 @@ async fn a_plugin_talks_to_the_host_over_connections_of_its_own() {
 #[tokio::test]
 async fn a_session_that_cannot_be_looked_up_is_not_said_to_be_gone() {
     let stage = Stage::default();
-    let store = Arc::new(SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|_| {}))).into_point();
+    let store =
+        Arc::new(SqliteSessions::new(StateDb::memory().unwrap(), ostler_ports::Report::quiet())).into_point();
     let fails = Arc::new(AtomicBool::new(false));
     let (sessions, failing) = (store.session.clone().unwrap(), fails.clone());
     let store = SessionStore {
@@ -496,7 +497,8 @@ async fn two_plugins_cannot_serve_one_scheme() {
 
 #[tokio::test]
 async fn turns_a_session_store_does_not_keep_are_kept_by_the_host() {
-    let own = Arc::new(SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|_| {}))).into_point();
+    let own =
+        Arc::new(SqliteSessions::new(StateDb::memory().unwrap(), ostler_ports::Report::quiet())).into_point();
     let stage = Stage::default();
     let host = MemoryHost::builder()
         .plugin(stage.plugin(), json!({}))

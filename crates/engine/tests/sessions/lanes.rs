@@ -1019,7 +1019,8 @@ async fn a_turn_that_is_cancelled_while_its_backend_starts_never_reaches_it() {
         Box::pin(async move { host.register_agent(agent) })
     });
     let db = StateDb::open(dir.path()).unwrap();
-    let sessions = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
+    let sessions =
+        Arc::new(SqliteSessions::new(db, ostler_ports::Report::new(|line| panic!("{line}")))).into_point();
     let host = MemoryHost::builder()
         .plugin(plugin, json!({}))
         .sessions(sessions)

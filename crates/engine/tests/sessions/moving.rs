@@ -17,7 +17,8 @@ const OATS: &str = "ahp-chat:/oats";
 
 fn kept(stage: &Stage, dir: &std::path::Path) -> Builder {
     let db = StateDb::open(dir).unwrap();
-    let sessions = Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point();
+    let sessions =
+        Arc::new(SqliteSessions::new(db, ostler_ports::Report::new(|line| panic!("{line}")))).into_point();
     MemoryHost::builder()
         .plugin(stage.plugin(), json!({}))
         .plugin(ostler_plugin_echo::plugin(), json!({}))
@@ -226,7 +227,7 @@ fn ending<S: Signature>(call: &Call<S>, left: &Arc<AtomicI64>) -> Call<S> {
 /// The sessions of a database, which takes so many more writes. `reads_on_demand` says whether it is read at the start
 /// only.
 fn killed_after(db: &Arc<StateDb>, left: &Arc<AtomicI64>, reads_on_demand: bool) -> SessionStore {
-    let own = Arc::new(SqliteSessions::new(db.clone(), Arc::new(|line| panic!("{line}"))));
+    let own = Arc::new(SqliteSessions::new(db.clone(), ostler_ports::Report::new(|line| panic!("{line}"))));
     let own = at_once(own.into_point());
     let store = SessionStore {
         set_config: ending(&own.set_config, left),
@@ -335,7 +336,8 @@ fn a_host_killed_in_a_move_leaves_each_chat_in_one_session_and_no_session_withou
 async fn a_session_that_stores_its_chats_keeps_one_that_is_on_its_way_to_another() {
     // The backend of the chat takes its time to end.
     let stage = Stage::default().with_plain_chats().never_closing();
-    let sessions = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
+    let sessions =
+        SqliteSessions::new(StateDb::memory().unwrap(), ostler_ports::Report::new(|line| panic!("{line}")));
     let store = Arc::new(sessions).into_point();
     let host = MemoryHost::builder().plugin(stage.plugin(), json!({})).sessions(store.clone()).start().await;
     let mut client = begun(&host, &stage).await;

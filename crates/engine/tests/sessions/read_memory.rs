@@ -42,7 +42,7 @@ async fn host_of(memory: usize, store: SessionStore) -> MemoryHost {
 /// Returns a store in memory, and how often it has read an attachment.
 fn counting_store() -> (SessionStore, Arc<AtomicUsize>) {
     let db = StateDb::memory().unwrap();
-    let mut store = at_once(Arc::new(SqliteSessions::new(db, Arc::new(|_: String| {}))).into_point());
+    let mut store = at_once(Arc::new(SqliteSessions::new(db, ostler_ports::Report::quiet())).into_point());
     let (read, reads) = (store.attachment.take().unwrap(), Arc::<AtomicUsize>::default());
     let counted = reads.clone();
     store.attachment = Some(Call::new(move |arguments| {

@@ -12,7 +12,7 @@ const CHAT: &str = "ahp-chat://default/c3RhZ2U6LzE";
 
 fn store(dir: &std::path::Path) -> SessionStore {
     let db = StateDb::open(dir).unwrap();
-    Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point()
+    Arc::new(SqliteSessions::new(db, ostler_ports::Report::new(|line| panic!("{line}")))).into_point()
 }
 
 async fn host(stage: &Stage, dir: &std::path::Path) -> MemoryHost {

@@ -124,7 +124,10 @@ impl WrapCall for Failing {
 impl Keeping {
     fn new() -> Self {
         let fails = Arc::new(AtomicBool::new(false));
-        let own = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
+        let own = SqliteSessions::new(
+            StateDb::memory().unwrap(),
+            ostler_ports::Report::new(|line| panic!("{line}")),
+        );
         let store = wrapped_store(&at_once(Arc::new(own).into_point()), &Failing(fails.clone()));
         Self { fails, store }
     }

@@ -13,7 +13,7 @@ use ostler_protocol::uri;
 use ostler_testkit::{Builder, MemoryHost, RawClient, SIGN_IN, Stage};
 
 fn store() -> Usage {
-    Arc::new(SqliteUsage::new(StateDb::memory().unwrap(), Arc::new(|_| {}))).into_point()
+    Arc::new(SqliteUsage::new(StateDb::memory().unwrap(), ostler_ports::Report::quiet())).into_point()
 }
 
 fn builder(stage: &Stage, usage: &Usage) -> Builder {
@@ -165,7 +165,8 @@ async fn a_turn_that_goes_on_is_put_down_by_what_it_uses_from_there_on() {
 #[tokio::test]
 async fn a_turn_that_two_kills_break_is_put_down_once() {
     let (stage, usage) = (Stage::default().naming_conversations().resuming(), store());
-    let sessions = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
+    let sessions =
+        SqliteSessions::new(StateDb::memory().unwrap(), ostler_ports::Report::new(|line| panic!("{line}")));
     let sessions = Arc::new(sessions).into_point();
     let turns =
         || sessions.turns.as_ref().unwrap().unbounded(("1".to_owned(), uri::default_chat("stage:/1")));
@@ -361,7 +362,10 @@ async fn the_scheme_is_read_and_never_written() {
 async fn a_turn_that_the_end_of_the_host_breaks_is_put_down_once() {
     for kills in [false, true] {
         let (stage, usage) = (Stage::default().naming_conversations().resuming(), store());
-        let sessions = SqliteSessions::new(StateDb::memory().unwrap(), Arc::new(|line| panic!("{line}")));
+        let sessions = SqliteSessions::new(
+            StateDb::memory().unwrap(),
+            ostler_ports::Report::new(|line| panic!("{line}")),
+        );
         let sessions = Arc::new(sessions).into_point();
         let first = builder(&stage, &usage).sessions(sessions.clone()).start().await;
         let mut client = anyone(&first).await;

@@ -108,7 +108,9 @@ pub(super) async fn host(stage: &Stage, store: &SessionStore) -> MemoryHost {
 }
 
 pub(super) fn store_of(db: Arc<StateDb>) -> SessionStore {
-    at_once(Arc::new(SqliteSessions::new(db, Arc::new(|line| panic!("{line}")))).into_point())
+    at_once(
+        Arc::new(SqliteSessions::new(db, ostler_ports::Report::new(|line| panic!("{line}")))).into_point(),
+    )
 }
 
 pub(super) async fn connected(host: &MemoryHost) -> RawClient {

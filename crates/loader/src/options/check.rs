@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use ostler_contract::problem::Problem;
+use ostler_contract::protocol::nearest::nearest;
 use ostler_contract::{JsonObject, Value};
 
 use super::walk::Nodes;
@@ -134,8 +135,34 @@ fn said(error: &jsonschema::ValidationError<'_>, schema: &Value) -> (String, Str
     (path, expected)
 }
 
+/// An option that the schema of a plugin does not have. It is passed through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownOption {
+    /// The option.
+    pub key: String,
+    /// What the log says of it.
+    pub line: String,
+    /// What to do.
+    pub fix: String,
+}
+
+/// Returns the configured options that a plugin's schema does not have.
+pub fn unknown_options(id: &str, schema: Option<&Value>, configured: &JsonObject) -> Vec<UnknownOption> {
+    let Some(schema) = schema else { return Vec::new() };
+    let known = || schema.get("properties").and_then(Value::as_object).into_iter().flat_map(JsonObject::keys);
+    let unknown = unknown_keys(schema, configured).into_iter().map(|key| UnknownOption {
+        key: key.to_owned(),
+        line: Problem::UnknownOption { id: id.to_owned(), key: key.to_owned() }.to_string(),
+        fix: match nearest(key, known().map(String::as_str)) {
+            Some(meant) => format!("did you mean {meant}? Otherwise remove the option"),
+            None => "remove the option, or correct its name".to_owned(),
+        },
+    });
+    unknown.collect()
+}
+
 /// Returns the keys of the configuration that are not in the schema.
-pub fn unknown_keys<'a>(schema: &Value, configured: &'a JsonObject) -> Vec<&'a str> {
+fn unknown_keys<'a>(schema: &Value, configured: &'a JsonObject) -> Vec<&'a str> {
     let whole = Nodes::of(Some(schema));
     configured.keys().filter(|key| whole.member(key).is_empty()).map(String::as_str).collect()
 }

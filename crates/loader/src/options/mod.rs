@@ -7,7 +7,7 @@ mod redaction;
 mod secrets;
 pub mod walk;
 
-pub use check::{check, check_schema, misfit, unknown_keys, wrong};
+pub use check::{UnknownOption, check, check_schema, misfit, unknown_options, wrong};
 pub use from_env::fill;
 pub use redaction::{
     PlaceholderError, PlaceholderProblem, SchemaInfo, contains_placeholder, credentials, patched, redacted,

@@ -8,6 +8,7 @@ use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{
     AutomationChange, AutomationProgress, AutomationStore, KeptAutomation, RunPage, RunQuery,
 };
+use ostler_contract::problems::ProblemKind;
 use ostler_contract::protocol::uri::automation_id;
 use ostler_contract::protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationRunState,
@@ -50,6 +51,7 @@ impl FileAutomations {
             path: config_dir.join("automations"),
             events: Arc::new(Events::new(&config_dir)),
             watching,
+            kind: ProblemKind::Automations,
             report: report.clone(),
             tell: Box::new(move |changed| {
                 // The caller knows of its change.

@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use ostler_contract::Thrown;
 use ostler_contract::points::ChangeType;
+use ostler_contract::problems::Finding;
 use tokio::sync::oneshot;
 
 use super::events::{FolderId, folder_id};
 use super::load::{Read, read, read_all};
 use super::{
-    Changed, Contents, Current, Edit, EditOf, Edited, FolderEvent, FolderSetup, Format, Request, Watching,
+    Changed, Contents, Current, Edit, EditOf, Edited, FolderEvent, FolderSetup, Format, REPAIR, Request,
+    Watching,
 };
 use crate::atomic::{self, Access, Staged};
 use crate::stamp::Stamp;
@@ -185,12 +187,21 @@ impl<F: Format> FolderThread<F> {
         let ripe: Vec<_> =
             self.due.extract_if(|_, due| due.at <= now).map(|(name, _)| name).take(STEP).collect();
         for name in ripe {
-            if let Some(id) = self.id_of(&name).map(str::to_owned)
-                && let Some(changed) = self.look(&id, &name)
-            {
+            let Some(id) = self.id_of(&name).map(str::to_owned) else {
+                self.forget_removed_strays();
+                continue;
+            };
+            if let Some(changed) = self.look(&id, &name) {
                 (self.setup.tell)(changed);
             }
         }
+    }
+
+    /// Files with names that no value can have are no problem any more once they are gone.
+    fn forget_removed_strays(&mut self) {
+        let path = &self.setup.path;
+        let removed: Vec<String> = self.strays.extract_if(|name| !path.join(name).exists()).collect();
+        removed.iter().for_each(|name| self.set_problems(name, Vec::new()));
     }
 
     /// The id of a value's file. A Markdown file with an invalid name is reported once.
@@ -200,7 +211,12 @@ impl<F: Format> FolderThread<F> {
             Ok(()) => Some(id),
             Err(why) => {
                 if self.strays.insert(name.to_owned()) {
-                    (self.setup.report)(format!("{}: {why}; ignored", self.setup.path.join(name).display()));
+                    let line = format!("{}: {why}; ignored", self.setup.path.join(name).display());
+                    self.setup.report.say(line.clone());
+                    self.set_problems(
+                        name,
+                        vec![Finding::warning(line).fixed_by("rename or remove the file")],
+                    );
                 }
                 None
             }
@@ -230,6 +246,7 @@ impl<F: Format> FolderThread<F> {
             Some(found) => self.apply_read(id, name, found),
             None => {
                 self.broken.remove(id);
+                self.set_problems(name, Vec::new());
                 self.changed(false, |contents, _| contents.take(id))
             }
         }
@@ -239,27 +256,36 @@ impl<F: Format> FolderThread<F> {
         let path = self.setup.path.join(name);
         // A file that was written just before it was read is read again; it is not reported twice.
         let again = self.stamp(id).is_some_and(|stamp| stamp.is_of_same_file(&found.stamp));
-        for ignored in found.ignored.iter().filter(|_| !again) {
-            (self.setup.report)(format!("{}: {ignored}; ignored", path.display()));
+        let ignored = found.ignored.iter().map(|ignored| format!("{}: {ignored}; ignored", path.display()));
+        let mut findings: Vec<Finding> = ignored.map(Finding::warning).collect();
+        for finding in findings.iter().filter(|_| !again) {
+            self.setup.report.say(finding.found.clone());
         }
         match found.value {
             Ok(value) => {
                 self.broken.remove(id);
+                self.set_problems(name, findings);
                 self.changed(false, |contents, format| contents.put(format, id, value, found.stamp))
             }
             Err(why) => {
                 let before = self.broken.insert(id.to_owned(), (found.stamp, why.clone()));
+                let held = self.contents().get(id).is_some();
+                let until = if held { "keeping the last valid version" } else { "skipped" };
+                let line = format!("{}: {why}; {until} until the file is fixed", path.display());
+                findings.push(Finding::error(line.clone()).fixed_by(REPAIR));
+                self.set_problems(name, findings);
                 if !(again && before.is_some_and(|(_, before)| before == why)) {
-                    let held = self.contents().get(id).is_some();
-                    let until = if held { "keeping the last valid version" } else { "skipped" };
-                    (self.setup.report)(format!(
-                        "{}: {why}; {until} until the file is fixed",
-                        path.display()
-                    ));
+                    self.setup.report.say(line);
                 }
                 None
             }
         }
+    }
+
+    /// Lists what is wrong with a file.
+    fn set_problems(&self, name: &str, findings: Vec<Finding>) {
+        let place = self.setup.path.join(name);
+        self.setup.report.set(self.setup.kind, &place.display().to_string(), findings);
     }
 
     fn changed(
@@ -329,6 +355,7 @@ impl<F: Format> FolderThread<F> {
                     _ => {}
                 }
                 self.broken.remove(id);
+                self.set_problems(&name, Vec::new());
                 changes.extend(self.changed(true, |contents, _| contents.take(id)));
                 None
             }
@@ -343,6 +370,7 @@ impl<F: Format> FolderThread<F> {
                 let (value, stamp) =
                     self.write(&name, &text, value).map_err(|error| self.unwritten(error))?;
                 self.broken.remove(id);
+                self.set_problems(&name, Vec::new());
                 changes.extend(
                     self.changed(true, |contents, format| contents.put(format, id, value.clone(), stamp)),
                 );
@@ -374,7 +402,7 @@ impl<F: Format> FolderThread<F> {
                 self.watch = Watch::Impossible;
                 let (path, every) = (self.setup.path.display(), UNWATCHED.as_secs());
                 let line = format!("cannot watch {path}: {why}; comparing it every {every} s instead");
-                (self.setup.report)(line);
+                self.setup.report.say(line);
             }
         }
     }
@@ -441,6 +469,7 @@ impl<F: Format> FolderThread<F> {
         for name in unseen {
             self.look_soon(name);
         }
+        self.forget_removed_strays();
         let every = match (self.setup.watching, &self.watch) {
             (Watching::Every(every), _) => every,
             (Watching::Events, Watch::Impossible) => UNWATCHED,

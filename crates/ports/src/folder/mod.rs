@@ -17,6 +17,7 @@ use std::time::Duration;
 use ostler_contract::Thrown;
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::ChangeType;
+use ostler_contract::problems::ProblemKind;
 use tokio::sync::oneshot;
 
 use crate::Report;
@@ -25,6 +26,9 @@ pub(crate) use contents::Contents;
 pub(crate) use events::Events;
 use folder_thread::FolderThread;
 pub(crate) use load::read_text;
+
+/// What to do about a file that cannot be read.
+pub(crate) const REPAIR: &str = "correct the file, or remove it";
 
 /// How a folder notices edits of its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +113,8 @@ pub(crate) struct FolderSetup {
     pub(crate) path: PathBuf,
     pub(crate) events: Arc<Events>,
     pub(crate) watching: Watching,
+    /// What its files are, in the list of problems.
+    pub(crate) kind: ProblemKind,
     pub(crate) report: Report,
     pub(crate) tell: Box<dyn Fn(Changed) + Send>,
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{CollectionOptions, RecordChange, RecordStore, StoredCollection};
+use ostler_contract::problems::ProblemKind;
 use ostler_contract::{Call, JsonObject, Slug, Thrown, Value};
 use tokio::sync::OnceCell;
 
@@ -122,6 +123,7 @@ impl FileRecords {
             path: self.config_dir.join(&name),
             events: self.events.clone(),
             watching: self.watching,
+            kind: ProblemKind::Records,
             report: self.report.clone(),
             tell: Box::new(move |changed| {
                 told.notify(&RecordChange { id: changed.id.as_ref().to_owned(), r#type: changed.how });
@@ -246,7 +248,9 @@ pub(super) fn convert(folder: &Path, format: &RecordFormat, report: &Report) {
         }
         match convert_one(&path, id, &target, format) {
             Ok(()) => converted.push(path),
-            Err(why) => report(format!("{}: {why}; not converted until the file is fixed", path.display())),
+            Err(why) => {
+                report.say(format!("{}: {why}; not converted until the file is fixed", path.display()))
+            }
         }
     }
     if converted.is_empty() {
@@ -254,14 +258,14 @@ pub(super) fn convert(folder: &Path, format: &RecordFormat, report: &Report) {
     }
     // A record is durable as Markdown before its JSON file is renamed.
     if let Err(error) = atomic::sync_folder(folder) {
-        report(format!("{} could not be written: {error}", folder.display()));
+        report.say(format!("{} could not be written: {error}", folder.display()));
         return;
     }
     for path in converted {
         if let Err(error) = fs::rename(&path, path.with_extension("json.migrated"))
             && error.kind() != ErrorKind::NotFound
         {
-            report(format!("converted {}, but could not rename it: {error}", path.display()));
+            report.say(format!("converted {}, but could not rename it: {error}", path.display()));
         }
     }
 }

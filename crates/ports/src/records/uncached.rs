@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ostler_contract::points::{ChangeType, RecordChange, StoredCollection};
+use ostler_contract::problems::{Finding, ProblemKind};
 use ostler_contract::{Call, JsonObject, Slug, Thrown};
 
 use super::check_record;
@@ -13,6 +14,7 @@ use super::file::convert;
 use super::format::RecordFormat;
 use crate::Report;
 use crate::atomic::{self, Access};
+use crate::folder::REPAIR;
 use crate::folder::read_text;
 use crate::frontmatter;
 use crate::worker::Worker;
@@ -127,11 +129,22 @@ impl Files {
         let mut found = Vec::new();
         for id in self.ids()? {
             match self.read(&id) {
-                Ok(record) => found.extend(record.filter(|record| contains_fields(record, wanted))),
-                Err(why) => (self.report)(format!("{}; skipped until the file is fixed", why.message)),
+                Ok(record) => {
+                    self.set_problems(&id, Vec::new());
+                    found.extend(record.filter(|record| contains_fields(record, wanted)));
+                }
+                Err(why) => {
+                    let line = format!("{}; skipped until the file is fixed", why.message);
+                    self.set_problems(&id, vec![Finding::error(line.clone()).fixed_by(REPAIR)]);
+                    self.report.say(line);
+                }
             }
         }
         Ok(found)
+    }
+
+    fn set_problems(&self, id: &str, findings: Vec<Finding>) {
+        self.report.set(ProblemKind::Records, &self.path(id).display().to_string(), findings);
     }
 
     fn put(&self, record: JsonObject) -> Result<(), Thrown> {
@@ -158,6 +171,7 @@ impl Files {
         written
             .and_then(|()| atomic::write(&path, text.as_bytes(), Access::Owner))
             .map_err(|error| self.unwritten(&error))?;
+        self.set_problems(&id, Vec::new());
         self.watchers.notify(&RecordChange { id, r#type: how });
         Ok(())
     }
@@ -174,6 +188,7 @@ impl Files {
             Err(error) => return Err(self.unwritten(&error)),
         }
         atomic::sync_folder(&self.folder).map_err(|error| self.unwritten(&error))?;
+        self.set_problems(&id, Vec::new());
         self.watchers.notify(&RecordChange { id, r#type: ChangeType::Deleted });
         Ok(true)
     }

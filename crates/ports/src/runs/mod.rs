@@ -209,7 +209,7 @@ fn run_in(row: &rusqlite::Row<'_>, report: &Report) -> Result<Option<AutomationR
     match decode(row.get_ref("run")?.as_str().unwrap_or_default(), "run", &uri) {
         Ok(run) => Ok(Some(run)),
         Err(Failure::Thrown(thrown)) => {
-            report(format!("{thrown}; skipped"));
+            report.say(format!("{thrown}; skipped"));
             Ok(None)
         }
         Err(failure) => Err(failure),

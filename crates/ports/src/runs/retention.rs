@@ -120,7 +120,7 @@ impl RunRetention {
                 }
                 Ok(_) if self.age.is_none() => return,
                 Ok(_) => {}
-                Err(why) => report(format!("old runs could not be removed: {why}")),
+                Err(why) => report.say(format!("old runs could not be removed: {why}")),
             }
             tokio::time::sleep(LOOK).await;
         }

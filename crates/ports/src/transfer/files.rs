@@ -75,7 +75,7 @@ impl Files {
         };
         let text = read_text(&path).map_err(wrong)?;
         if !has_frontmatter(&text) {
-            (self.report)(format!(
+            self.report.say(format!(
                 "{} has no frontmatter, so it is not a record; it is not copied",
                 path.display()
             ));
@@ -85,7 +85,7 @@ impl Files {
         let known = self.bodies.get(collection);
         if !known.is_some_and(Option::is_some) && !body.trim().is_empty() {
             match known {
-                Some(_) => (self.report)(format!(
+                Some(_) => self.report.say(format!(
                     "{}: the text below the frontmatter is not part of the record; it is not copied",
                     path.display()
                 )),
@@ -110,7 +110,7 @@ impl Files {
         let mut ignored = Vec::new();
         let kept = read_automation(&path, id, &mut ignored).map_err(wrong)?;
         for line in ignored {
-            (self.report)(format!("{}: {line}; it is not copied", path.display()));
+            self.report.say(format!("{}: {line}; it is not copied", path.display()));
         }
         Ok(kept)
     }

@@ -11,13 +11,13 @@ use ostler_ports::{FileAutomations, MemoryAutomations, StateDb};
 async fn files_find_runs() {
     let folder = tempfile::tempdir().unwrap();
     let db = StateDb::open(folder.path()).unwrap();
-    let store = FileAutomations::open(folder.path(), db, Arc::new(drop)).await.unwrap();
+    let store = FileAutomations::open(folder.path(), db, ostler_ports::Report::quiet()).await.unwrap();
     find_runs_conformance(&Arc::new(store.retaining(retaining_all())).into_point()).await;
 }
 
 #[tokio::test]
 async fn memory_finds_runs() {
-    let store = MemoryAutomations::new(Arc::new(drop)).unwrap();
+    let store = MemoryAutomations::new(ostler_ports::Report::quiet()).unwrap();
     find_runs_conformance(&Arc::new(store.retaining(retaining_all())).into_point()).await;
 }
 
@@ -55,7 +55,7 @@ async fn runs_of_an_earlier_version_are_found() {
     .unwrap();
     drop(db);
     let db = StateDb::open(folder.path()).unwrap();
-    let store = FileAutomations::open(folder.path(), db, Arc::new(drop)).await.unwrap();
+    let store = FileAutomations::open(folder.path(), db, ostler_ports::Report::quiet()).await.unwrap();
     let store = Arc::new(store).into_point();
     let all = RunQuery { limit: 50, ..RunQuery::default() };
     assert_eq!(found_runs(&store, &all).await, (0..20).rev().collect::<Vec<_>>());

@@ -10,7 +10,7 @@ pub struct Lines(Arc<Mutex<Vec<String>>>);
 impl Lines {
     pub fn report(&self) -> Report {
         let lines = self.0.clone();
-        Arc::new(move |line| lines.lock().unwrap().push(line))
+        Report::new(move |line| lines.lock().unwrap().push(line))
     }
 
     /// The lines since the last look, without the folder they name.

@@ -9,7 +9,7 @@ use ostler_ports::{Relocated, SqliteSessions, StateDb};
 use rusqlite::Connection;
 
 fn sessions(folder: &Path) -> SessionStore {
-    Arc::new(SqliteSessions::new(StateDb::open(folder).unwrap(), Arc::new(|_| {}))).into_point()
+    Arc::new(SqliteSessions::new(StateDb::open(folder).unwrap(), ostler_ports::Report::quiet())).into_point()
 }
 
 async fn names(folder: &Path) -> Vec<String> {

@@ -73,7 +73,7 @@ fn write_all(folder: &Path, files: &[Vec<u8>]) {
 }
 
 async fn notes(folder: &Path, watching: Watching) -> StoredCollection {
-    let store = Arc::new(FileRecords::watched(folder, Arc::new(|_| {}), watching)).into_point();
+    let store = Arc::new(FileRecords::watched(folder, ostler_ports::Report::quiet(), watching)).into_point();
     let options = CollectionOptions { body: Some("text".to_owned()), ..CollectionOptions::default() };
     store.collection.unbounded(("notes".into(), options)).await.unwrap()
 }
@@ -85,7 +85,7 @@ async fn listed(notes: &StoredCollection) -> BTreeMap<String, JsonObject> {
 
 async fn automations(folder: &Path) -> AutomationStore {
     let db = StateDb::open(folder).unwrap();
-    Arc::new(FileAutomations::open(folder, db, Arc::new(|_| {})).await.unwrap()).into_point()
+    Arc::new(FileAutomations::open(folder, db, ostler_ports::Report::quiet()).await.unwrap()).into_point()
 }
 
 async fn kept(store: &AutomationStore) -> BTreeMap<String, KeptAutomation> {

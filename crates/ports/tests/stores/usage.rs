@@ -8,7 +8,7 @@ use ostler_ports::{SqliteUsage, StateDb};
 use proptest::prelude::*;
 
 fn store(db: Arc<StateDb>) -> Usage {
-    Arc::new(SqliteUsage::new(db, Arc::new(|_| {}))).into_point()
+    Arc::new(SqliteUsage::new(db, ostler_ports::Report::quiet())).into_point()
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ struct Running {
 
 async fn start() -> Running {
     let dir = tempfile::tempdir().unwrap();
-    let vault = Arc::new(FileVault::new(dir.path(), Arc::new(|_| {})).unwrap()).into_point();
+    let vault = Arc::new(FileVault::new(dir.path(), ostler_ports::Report::quiet()).unwrap()).into_point();
     vault.set.unbounded(("host:in".into(), "right".into())).await.unwrap();
     vault.set.unbounded(("host:other".into(), "another".into())).await.unwrap();
     let records = memory_records();
@@ -47,7 +47,7 @@ async fn start() -> Running {
     let host = MemoryHost::builder()
         .plugin(ostler_plugin_echo::plugin(), json!({}))
         .plugin(ostler_plugin_webhook::plugin(), json!({}))
-        .automations(Arc::new(MemoryAutomations::new(Arc::new(|_| {})).unwrap()).into_point())
+        .automations(Arc::new(MemoryAutomations::new(ostler_ports::Report::quiet()).unwrap()).into_point())
         .records(records)
         .vault(vault)
         .start()

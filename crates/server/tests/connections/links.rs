@@ -36,7 +36,8 @@ async fn serve(host: Arc<ostler_engine::Host>) -> (SocketAddr, watch::Sender<boo
 }
 
 async fn start(cluster: &MemoryCluster, db: &Arc<StateDb>, id: &str, stage: &Stage) -> Running {
-    let store = Arc::new(SqliteSessions::new(db.clone(), Arc::new(|line| panic!("{line}")))).into_point();
+    let store = Arc::new(SqliteSessions::new(db.clone(), ostler_ports::Report::new(|line| panic!("{line}"))))
+        .into_point();
     let builder = MemoryHost::builder()
         .plugin(stage.plugin(), json!({}))
         .options(|options| options.delta_window_ms = 0)
@@ -83,7 +84,8 @@ async fn a_link_requires_the_token_of_the_cluster() {
 async fn a_host_notices_that_its_address_leads_to_another_one() {
     let (cluster, db) = (MemoryCluster::new(), StateDb::memory().unwrap());
     let a = start(&cluster, &db, "a", &Stage::default()).await;
-    let store = Arc::new(SqliteSessions::new(db.clone(), Arc::new(|line| panic!("{line}")))).into_point();
+    let store = Arc::new(SqliteSessions::new(db.clone(), ostler_ports::Report::new(|line| panic!("{line}"))))
+        .into_point();
     let builder = MemoryHost::builder()
         .links(Arc::new(WebSocketLinks { largest: 64 << 20, connector: || Ok(Connector::Plain) }));
     let b = cluster.start("b", store, builder).await;

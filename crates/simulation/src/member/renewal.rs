@@ -19,7 +19,7 @@ pub async fn renew(member: Arc<Member>) {
         stop: member.stop.clone(),
         url: member.url.subscribe(),
         is_emptied: member.is_emptied.clone(),
-        say: Arc::new(|_| {}),
+        report: ostler_contract::stores::Report::quiet(),
     };
     keeper.run(&mut Row { member: member.clone(), runs: 0 }).await;
     member.ended.send_replace(true);

@@ -4,6 +4,11 @@ import { api, reader, samples, throttled } from '../api.js';
 import { facts, h, head, since, table, tag, write } from '../dom.js';
 import { at, bytes, count, duration } from '../format.js';
 
+const errors = (status) => (status.problems ?? []).filter((row) => row.severity === 'error').length;
+
+const health = (wrong) =>
+  wrong === 0 ? ['healthy', 'good'] : [wrong === 1 ? '1 error' : `${wrong} errors`, 'bad'];
+
 export function show(main, app) {
   const state = h('p', { role: 'status' }, 'Loading the state of the host');
   const body = h('div');
@@ -17,7 +22,7 @@ export function show(main, app) {
       ]);
       const one = (name) => metrics.get(name)?.[0]?.value;
       state.replaceChildren(
-        status.ready ? tag('healthy', 'good') : tag(status.problem ?? 'not ready', 'bad'),
+        status.ready ? tag(...health(errors(status))) : tag(status.problem ?? 'not ready', 'bad'),
       );
       const mean = (name) => {
         const sum = (ending) =>
@@ -27,7 +32,22 @@ export function show(main, app) {
           : '';
       };
       const restart = config.restartNeeded ?? [];
+      const problems = status.problems ?? [];
       body.replaceChildren(
+        problems.length ? h('h2', {}, 'Problems') : '',
+        problems.length
+          ? table(
+              'Problems',
+              [
+                ['', (row) => tag(row.severity, row.severity === 'error' ? 'bad' : 'wait')],
+                ['Of', (row) => row.kind],
+                ['Found', (row) => row.found],
+                ['Fix', (row) => row.fix ?? ''],
+                ['Since', (row) => at(row.since)],
+              ],
+              problems,
+            )
+          : '',
         restart.length ? h('p', { class: 'wait' }, `A restart is needed for: ${restart.join(', ')}`) : '',
         facts([
           ['Version', app.me?.version],

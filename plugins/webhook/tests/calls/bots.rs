@@ -247,7 +247,7 @@ async fn a_sync_call_that_takes_too_long_goes_on_and_one_that_is_cancelled_is_an
 
 /// A host with no backend of its own, and these options of the webhook plugin.
 fn bare(dir: &Path, options: Value) -> Builder {
-    let quiet: ostler_ports::Report = Arc::new(|_| {});
+    let quiet = ostler_ports::Report::quiet();
     let db = StateDb::open(dir).unwrap();
     MemoryHost::builder()
         .plugin(ostler_plugin_webhook::plugin(), options)

@@ -121,7 +121,7 @@ async fn a_call_whose_run_cannot_be_stored_is_refused_and_not_remembered() {
     endpoint(dir.path(), "fire", "automation: true\ndedupe: X-Id");
     automation(dir.path(), "fire");
     let db = StateDb::open(dir.path()).unwrap();
-    let automations = FileAutomations::open(dir.path(), db, Arc::new(|_| {})).await.unwrap();
+    let automations = FileAutomations::open(dir.path(), db, ostler_ports::Report::quiet()).await.unwrap();
     let store = Arc::new(automations).into_point();
     let fails = Arc::new(AtomicBool::new(true));
     let (run, is_full) = (store.run.clone(), fails.clone());

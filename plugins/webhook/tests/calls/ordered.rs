@@ -211,15 +211,16 @@ async fn a_session_whose_backend_is_gone_is_replaced() {
     drop(world);
 
     let db = StateDb::open(dir.path()).unwrap();
-    let automations = FileAutomations::open(dir.path(), db.clone(), Arc::new(|_| {})).await.unwrap();
+    let automations =
+        FileAutomations::open(dir.path(), db.clone(), ostler_ports::Report::quiet()).await.unwrap();
     let stage = Stage::default();
     let builder = MemoryHost::builder()
         .plugin(stage.plugin(), json!({}))
         .plugin(ostler_plugin_webhook::plugin(), json!({}))
-        .sessions(Arc::new(SqliteSessions::new(db, Arc::new(|_| {}))).into_point())
+        .sessions(Arc::new(SqliteSessions::new(db, ostler_ports::Report::quiet())).into_point())
         .automations(Arc::new(automations).into_point())
         .records(crate::support::records(dir.path()))
-        .vault(Arc::new(FileVault::new(dir.path(), Arc::new(|_| {})).unwrap()).into_point());
+        .vault(Arc::new(FileVault::new(dir.path(), ostler_ports::Report::quiet()).unwrap()).into_point());
     let world = World::of(&dir, builder).await;
     assert_eq!(world.post("fire", call("a/b", 1, "hello")).await.0, 202);
     let other = settled(&world, "fire", &["completed", "running"]).await[1]["primarySession"].clone();

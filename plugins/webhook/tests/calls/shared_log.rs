@@ -57,7 +57,7 @@ async fn host(records: &RecordStore) -> (World, Arc<AtomicUsize>) {
     );
     automation(dir.path(), "fire");
     let db = StateDb::open(dir.path()).unwrap();
-    let automations = FileAutomations::open(dir.path(), db, Arc::new(|_| {})).await.unwrap();
+    let automations = FileAutomations::open(dir.path(), db, ostler_ports::Report::quiet()).await.unwrap();
     let automations = Arc::new(automations).into_point();
     let logged: Arc<AtomicUsize> = Arc::default();
     let transactions =

@@ -125,7 +125,7 @@ pub fn automation(dir: &Path, endpoint: &str) {
 
 /// The stores and plugins of a host on a folder.
 pub async fn builder(dir: &Path) -> Builder {
-    let quiet: ostler_ports::Report = Arc::new(|_| {});
+    let quiet = ostler_ports::Report::quiet();
     let db = StateDb::open(dir).unwrap();
     let automations = FileAutomations::open(dir, db.clone(), quiet.clone()).await.unwrap();
     MemoryHost::builder()
@@ -140,7 +140,7 @@ pub async fn builder(dir: &Path) -> Builder {
 }
 
 pub fn records(dir: &Path) -> RecordStore {
-    Arc::new(FileRecords::new(dir, Arc::new(|_| {}))).into_point()
+    Arc::new(FileRecords::new(dir, ostler_ports::Report::quiet())).into_point()
 }
 
 impl World {

@@ -15,7 +15,7 @@ async fn a_call_is_answered_once_the_endpoint_and_its_secret_can_be_read() {
     endpoint(dir.path(), "signed", "automation: true\nverify: github");
     automation(dir.path(), "hook");
     let (vault_away, records_away) = (Away::default(), Away::default());
-    let vault = Arc::new(FileVault::new(dir.path(), Arc::new(|_| {})).unwrap()).into_point();
+    let vault = Arc::new(FileVault::new(dir.path(), ostler_ports::Report::quiet()).unwrap()).into_point();
     let stores = builder(dir.path())
         .await
         .vault(wrapped_vault(&vault, &vault_away))

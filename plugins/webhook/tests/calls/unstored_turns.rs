@@ -142,13 +142,15 @@ impl Stores {
 
     /// Starts a host on a store of its own.
     pub async fn host(&self) -> World {
-        let store = Arc::new(SqliteSessions::new(self.db.clone(), Arc::new(|_| {}))).into_point();
+        let store =
+            Arc::new(SqliteSessions::new(self.db.clone(), ostler_ports::Report::quiet())).into_point();
         World::of(&self.dir, self.builder().sessions(wrapped_store(&store, &self.faults))).await
     }
 
     /// Starts a host of a cluster, in which a session is read again whose change could not be stored.
     async fn member(&self) -> World {
-        let store = Arc::new(SqliteSessions::new(self.db.clone(), Arc::new(|_| {}))).into_point();
+        let store =
+            Arc::new(SqliteSessions::new(self.db.clone(), ostler_ports::Report::quiet())).into_point();
         let faults = Faults { blocks: true, ..self.faults.clone() };
         let host = MemoryCluster::new().start_wrapped("a", store, self.builder(), &faults).await;
         World::with(&self.dir, host.memory)

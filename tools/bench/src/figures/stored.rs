@@ -67,7 +67,7 @@ fn store(folder: &Folder) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new().map_err(|error| failed(&error))?;
     runtime.block_on(async {
         let db = StateDb::open(folder.path()).map_err(|error| failed(&error))?;
-        let store = Arc::new(SqliteSessions::new(db, Arc::new(drop))).into_point();
+        let store = Arc::new(SqliteSessions::new(db, ostler_ports::Report::quiet())).into_point();
         let mut writes = Vec::new();
         for number in 0..STORED {
             let id = format!("{number:032x}");
