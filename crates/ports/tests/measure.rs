@@ -60,7 +60,8 @@ fn record(number: usize) -> JsonObject {
 
 async fn open(folder: &tempfile::TempDir) -> StoredCollection {
     let store =
-        Arc::new(FileRecords::new(folder.path(), Arc::new(|line| println!("said: {line}")))).into_point();
+        Arc::new(FileRecords::new(folder.path(), ostler_ports::Report::new(|line| println!("said: {line}"))))
+            .into_point();
     store.collection.unbounded(("threads".into(), CollectionOptions::default())).await.unwrap()
 }
 
