@@ -83,7 +83,7 @@ const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "intl/choices" "intl/collation" "intl/conventions" "intl/dates" "intl/locales" "intl/numbers" "intl/plurals" "intl/ranges" "intl/rounding"
     "intl/segments" "intl/words" "keys" "kinds" "legacy-regexp" "legacy-url" "members" "messaging" "mock-timers"
     "parse-args" "performance" "primes" "random" "readline" "serialize" "signals" "stack" "stream/adapters"
-    "stream/base" "stream/duplex" "stream/from" "stream/helpers" "stream/pipeline" "stream/piping" "stream/readable" "stream/writable"
+    "stream/base" "stream/duplex" "stream/from" "stream/helpers" "stream/pipeline" "stream/piping" "stream/readable" "stream/web" "stream/writable"
     "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable"
     "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "styles" "test" "text"
     "ticks" "timers" "tls" "url" "url-pattern" "vm-contexts" "watch" "weak-ref" "webassembly" "webcrypto" "websocket" "worker" "worker-main" "worker-state" "x509" "x509-certificate" "zone-names"
