@@ -187,10 +187,11 @@ pub(super) fn own(base: &str, specifier: &str) -> Option<String> {
     }
 }
 
-/// Returns the native functions for `node:module`.
+/// Returns the native functions about modules and their sources.
 fn names<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let native = Object::new(ctx.clone())?;
     native.set("builtinModules", Func::from(|| node_modules().collect::<Vec<_>>()))?;
+    native.set("completeLink", Func::from(super::links::complete))?;
     Ok(native)
 }
 

@@ -5,9 +5,12 @@ mod attributes;
 mod blank;
 mod edits;
 mod enums;
+mod links;
 mod regexps;
 
 use std::path::Path;
+
+pub(crate) use links::{Links, links};
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::Statement;

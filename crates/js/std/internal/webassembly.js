@@ -444,6 +444,30 @@ async function instance(source, imports, who) {
   return { module, instance: instantiate(Object.create(Instance.prototype), module, imports, who) };
 }
 
+/** The text of an ES module around a WebAssembly module, and the function that instantiates it: its `import.meta.value`. */
+export function asModule(bytes, name) {
+  const module = Object.create(Module.prototype);
+  known.set(module, { kind: 'module', ...compiled(bytes, name) });
+  const { imports, exports } = known.get(module);
+  const from = [...new Set(imports.map((row) => row.module))];
+  const lines = from.map((each, at) => `import * as i${at} from ${JSON.stringify(each)};`);
+  const given = from.map((each, at) => `[${JSON.stringify(each)}]: i${at}`);
+  lines.push(`const e = import.meta.value({ ${given.join(', ')} });`);
+  for (const [at, row] of exports.entries()) {
+    const quoted = JSON.stringify(row.name);
+    lines.push(`const e${at} = e[${quoted}]; export { e${at} as ${quoted} };`);
+  }
+  const run = (imported) => {
+    const instance = instantiate(Object.create(Instance.prototype), module, imported, name);
+    const values = Object.entries(instance.exports);
+    // As in Node, the value of a global is exported.
+    return Object.fromEntries(
+      values.map(([key, value]) => [key, known.get(value)?.kind === 'global' ? value.value : value]),
+    );
+  };
+  return [lines.join('\n'), run];
+}
+
 export const WebAssembly = Object.create(Object.prototype, {
   [Symbol.toStringTag]: { value: 'WebAssembly', configurable: true },
 });

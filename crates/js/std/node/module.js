@@ -1,6 +1,8 @@
 import { URL } from 'internal/url';
 import { Module, createRequire as requireOf } from 'internal/commonjs';
 import { absent } from 'internal/absent';
+import { wrongValue } from 'internal/errors';
+import { fileURLToPath } from 'node:url';
 import native from 'native/modules';
 
 export { Module };
@@ -9,13 +11,17 @@ export const builtinModules = native.builtinModules();
 
 export function createRequire(from) {
   let path = from;
-  if (from instanceof URL || (typeof from === 'string' && from.startsWith('file:'))) {
-    path = decodeURIComponent(new URL(from).pathname);
+  if (from instanceof URL || (typeof from === 'string' && !from.startsWith('/'))) {
+    try {
+      path = fileURLToPath(from);
+    } catch {
+      path = undefined;
+    }
   }
-  if (typeof path !== 'string' || !path.startsWith('/')) {
-    throw new TypeError(`createRequire needs a file URL or an absolute path, not ${String(from)}`);
-  }
-  return requireOf(path);
+  if (typeof path !== 'string')
+    throw wrongValue('filename', from, 'must be a file URL object, file URL string, or absolute path string');
+  // A folder is where its files are looked up from.
+  return requireOf(path.endsWith('/') ? `${path}noop.js` : path);
 }
 
 export function isBuiltin(name) {
