@@ -128,7 +128,24 @@ pub(super) fn read(ctx: &Ctx<'_>, path: &Path) -> Result<String> {
     if names_last_match(&source) {
         super::builtin(ctx, "internal/legacy-regexp")?.get::<_, Function>("install")?.call::<_, ()>(())?;
     }
+    if may_name_sets(&source) {
+        super::builtin(ctx, "internal/regexp-sets")?.get::<_, Function>("install")?.call::<_, ()>(())?;
+    }
     Ok(source)
+}
+
+/// Returns whether a file may make regular expressions with the flag `v`: it contains a text of flags with it.
+fn may_name_sets(source: &str) -> bool {
+    const FLAGS: &[u8] = b"dgimsvy";
+    let bytes = source.as_bytes();
+    source.contains("RegExp")
+        && bytes.iter().enumerate().filter(|(_, byte)| **byte == b'v').any(|(at, _)| {
+            let others = |byte: &&u8| FLAGS.contains(byte);
+            let before = at - bytes[..at].iter().rev().take(FLAGS.len()).take_while(others).count();
+            let after = at + 1 + bytes[at + 1..].iter().take(FLAGS.len()).take_while(others).count();
+            let quote = before.checked_sub(1).and_then(|at| bytes.get(at));
+            quote.is_some_and(|quote| b"'\"`".contains(quote)) && quote == bytes.get(after)
+        })
 }
 
 /// Returns whether a file reads the properties of `RegExp` for the last match, such as `RegExp.$1`.

@@ -11,6 +11,7 @@ mod regexps;
 use std::path::Path;
 
 pub(crate) use links::{Links, links};
+pub(crate) use regexps::escaped as escape_sets;
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::Statement;
