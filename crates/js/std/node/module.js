@@ -32,9 +32,10 @@ export function findPackageJSON() {
   return undefined;
 }
 
-export function register() {
-  throw new Error('module.register is not there: the engine plugins run on takes no loaders');
-}
+// The engine takes no loaders, and packages ask.
+export const register = undefined;
+export const registerHooks = undefined;
+export const stripTypeScriptTypes = undefined;
 
 // Nothing is stored between two starts.
 export const constants = {
@@ -47,9 +48,7 @@ export const findSourceMap = () => undefined;
 export const getSourceMapsSupport = () => ({ enabled: false, nodeModules: false, generatedCode: false });
 export const setSourceMapsSupport = () => {};
 export const syncBuiltinESMExports = () => {};
-export const registerHooks = absent('module.registerHooks', 'the engine takes no loaders');
 export const SourceMap = absent('module.SourceMap', 'use the package source-map');
-export const stripTypeScriptTypes = absent('module.stripTypeScriptTypes', 'import the file instead');
 export const runMain = absent('module.runMain', 'import the file instead');
 export const globalPaths = [];
 
@@ -67,10 +66,7 @@ Object.assign(Module, {
   getSourceMapsSupport,
   globalPaths,
   isBuiltin,
-  register,
-  registerHooks,
   setSourceMapsSupport,
-  stripTypeScriptTypes,
   syncBuiltinESMExports,
 });
 
