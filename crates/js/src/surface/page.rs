@@ -110,7 +110,8 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         "test",
-        "`mock` has `fn`, `method` and `timers`. What `t.mock` replaces is restored when the test ends.",
+        "`mock` has everything but `module`. What `t.mock` replaces is restored when the test ends. `t.assert` has no `snapshot`. A test\n\
+         with `todo` is not run, names are not filtered, and the message of an assertion has no diff.",
     ),
     ("readline", "Cursor functions have no effect, because a plugin has no terminal."),
 ];
