@@ -14,7 +14,7 @@ use crate::secret::Secret;
 use crate::thrown::Thrown;
 
 /// The conditions under which a package's `exports` are read, by a manifest's reader and by an `import` alike.
-pub const IMPORT_CONDITIONS: [&str; 4] = [HOST, "node", "import", "default"];
+pub const IMPORT_CONDITIONS: [&str; 5] = [HOST, "node", "import", "module-sync", "default"];
 
 type Apply = dyn Fn(PluginHost, Options) -> BoxFuture<'static, Result<(), Thrown>> + Send + Sync;
 

@@ -20,6 +20,8 @@ pub struct Surface {
     pub modules: BTreeMap<String, Vec<String>>,
     /// The exports that can be imported but only throw an error when called, because they are not supported.
     pub absent: BTreeMap<String, Vec<String>>,
+    /// The exports that can be imported but are `undefined`, so that packages that ask for them do without.
+    pub undefined: BTreeMap<String, Vec<String>>,
     /// The available globals.
     pub globals: Vec<String>,
     /// The supported algorithms of `node:crypto`, by kind.
@@ -39,19 +41,24 @@ pub async fn surface() -> Result<Surface, Thrown> {
 }
 
 fn read(ctx: &Ctx<'_>) -> rquickjs::Result<Surface> {
-    let (mut modules, mut absent) = (BTreeMap::new(), BTreeMap::new());
+    let (mut modules, mut absent, mut undefined) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let is_absent: Function = builtin(ctx, "internal/absent")?.get("isAbsent")?;
     for name in node_modules() {
         let module = builtin(ctx, &format!("node:{name}"))?;
         let exports = names(&module)?;
-        let mut lacking = Vec::new();
+        let (mut throwing, mut lacking) = (Vec::new(), Vec::new());
         for export in &exports {
-            if is_absent.call((module.get::<_, Value>(export)?,))? {
+            let value: Value = module.get(export)?;
+            if value.is_undefined() {
                 lacking.push(export.clone());
+            } else if is_absent.call((value,))? {
+                throwing.push(export.clone());
             }
         }
-        if !lacking.is_empty() {
-            absent.insert(name.to_owned(), lacking);
+        for (list, names) in [(&mut absent, throwing), (&mut undefined, lacking)] {
+            if !names.is_empty() {
+                list.insert(name.to_owned(), names);
+            }
         }
         modules.insert(name.to_owned(), exports);
     }
@@ -63,7 +70,7 @@ fn read(ctx: &Ctx<'_>) -> rquickjs::Result<Surface> {
     }
     let supported: Object = builtin(ctx, "internal/webcrypto")?.get("ALGORITHMS")?;
     let subtle = supported.props().collect::<rquickjs::Result<_>>()?;
-    Ok(Surface { modules, absent, globals: names(&ctx.globals())?, algorithms, subtle })
+    Ok(Surface { modules, absent, undefined, globals: names(&ctx.globals())?, algorithms, subtle })
 }
 
 fn names(object: &Object<'_>) -> rquickjs::Result<Vec<String>> {

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::{Engine, Link, Post, Rejections, Reply, Shared, Watch};
 use crate::modules::Modules;
 use crate::native::frames::Frames;
+use crate::native::fs::Files;
 use crate::native::ports::Endpoint;
 use crate::timers::Timers;
 use crate::values::Helpers;
@@ -30,6 +31,7 @@ pub(crate) struct State {
     pub(crate) frames: Frames,
     pub(crate) helpers: RefCell<Option<Rc<Helpers>>>,
     pub(crate) modules: Modules,
+    pub(crate) files: Rc<Files>,
     /// Aborts the plugin's import, while that is pending.
     pub(crate) importing: RefCell<Option<Box<dyn FnOnce()>>>,
     /// The `process` listener for uncaught errors, once the plugin has set one.

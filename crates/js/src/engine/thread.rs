@@ -263,6 +263,7 @@ async fn serve(
         frames: Default::default(),
         helpers: Default::default(),
         modules: Default::default(),
+        files: Rc::default(),
         importing: Default::default(),
         listener: Default::default(),
         callbacks: Table::default(),

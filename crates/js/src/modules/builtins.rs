@@ -81,9 +81,9 @@ const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "histogram" "http" "http1/agent" "http1/client" "http1/common" "http1/connection" "http1/incoming" "http1/outgoing" "http1/parser"
     "http1/server" "http2/client" "http2/common" "http2/compat" "http2/server" "http2/session" "http2/stream" "inspect" "intl"
     "intl/choices" "intl/collation" "intl/conventions" "intl/dates" "intl/locales" "intl/numbers" "intl/plurals" "intl/ranges" "intl/rounding"
-    "intl/segments" "intl/words" "keys" "kinds" "legacy-regexp" "legacy-url" "members" "messaging" "mock-timers"
-    "parse-args" "performance" "primes" "random" "readline" "serialize" "signals" "stack" "stream/adapters"
-    "stream/base" "stream/duplex" "stream/from" "stream/helpers" "stream/pipeline" "stream/piping" "stream/readable" "stream/writable"
+    "intl/segments" "intl/words" "keys" "kinds" "legacy-regexp" "legacy-url" "members" "messaging" "mock-functions" "mock-timers"
+    "parse-args" "performance" "primes" "random" "readline" "regexp-sets" "serialize" "signals" "stack" "stream/adapters"
+    "stream/base" "stream/duplex" "stream/from" "stream/helpers" "stream/pipeline" "stream/piping" "stream/readable" "stream/web" "stream/writable"
     "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable"
     "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "styles" "test" "text"
     "ticks" "timers" "tls" "url" "url-pattern" "vm-contexts" "watch" "weak-ref" "webassembly" "webcrypto" "websocket" "worker" "worker-main" "worker-state" "x509" "x509-certificate" "zone-names"
@@ -187,10 +187,12 @@ pub(super) fn own(base: &str, specifier: &str) -> Option<String> {
     }
 }
 
-/// Returns the native functions for `node:module`.
+/// Returns the native functions about modules and their sources.
 fn names<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let native = Object::new(ctx.clone())?;
     native.set("builtinModules", Func::from(|| node_modules().collect::<Vec<_>>()))?;
+    native.set("completeLink", Func::from(super::links::complete))?;
+    native.set("escapeSets", Func::from(|pattern: String| crate::typescript::escape_sets(&pattern)))?;
     Ok(native)
 }
 

@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use rquickjs::context::EvalOptions;
 use rquickjs::{Array, Ctx, Function, IntoJs, Object, Result, Value};
 
 use super::kind::Kind;
 use super::resolve::{self, How};
 use super::{evaluate_now, load};
 use crate::engine::State;
+use crate::errors::plain_error;
 
 /// The code before a CommonJS file, on the file's first line.
 pub(super) const WRAPPER: &str = "(function (exports, require, module, __filename, __dirname) {";
@@ -49,14 +49,24 @@ fn specify(ctx: Ctx<'_>, specifier: String, from: String) -> Result<String> {
 /// Returns the kind of a file and its text.
 fn read<'js>(ctx: Ctx<'js>, path: String) -> Result<Array<'js>> {
     let path = Path::new(&path);
-    if path.extension().is_some_and(|ending| ending == "node") {
-        return Err(load::addon(&ctx, &path.to_string_lossy()));
+    match Kind::by_ending(path) {
+        Some(Kind::Addon) => return Err(load::addon(&ctx, &path.to_string_lossy())),
+        Some(Kind::Wasm) => {
+            return Err(plain_error(
+                &ctx,
+                format_args!(
+                    "{} is a WebAssembly module, which require cannot load; import it",
+                    path.display()
+                ),
+            ));
+        }
+        _ => {}
     }
     let source = load::read(&ctx, path)?;
     let (kind, source) = match State::of(&ctx)?.modules.kinds.of(path, &source) {
         Kind::Module => ("module", String::new()),
         Kind::Json => ("json", source),
-        Kind::CommonJs | Kind::Addon => ("commonjs", load::strip(&ctx, path, source)?),
+        Kind::CommonJs | Kind::Addon | Kind::Wasm => ("commonjs", load::strip(&ctx, path, source)?),
     };
     let answer = Array::new(ctx.clone())?;
     answer.set(0, kind.into_js(&ctx)?)?;
@@ -67,9 +77,5 @@ fn read<'js>(ctx: Ctx<'js>, path: String) -> Result<Array<'js>> {
 /// Compiles the function around a CommonJS file. It starts on the file's first line, so that line numbers are
 /// unchanged.
 fn compile<'js>(ctx: Ctx<'js>, source: String, path: String) -> Result<Value<'js>> {
-    let mut options = EvalOptions::default();
-    options.strict = false;
-    options.filename = Some(path);
-    let source = format!("{WRAPPER}{source}\n}})");
-    ctx.eval_with_options(source, options)
+    super::script(&ctx, format!("{WRAPPER}{source}\n}})"), path)
 }

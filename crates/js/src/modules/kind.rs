@@ -12,6 +12,22 @@ pub(super) enum Kind {
     Json,
     /// A native addon.
     Addon,
+    /// A WebAssembly module.
+    Wasm,
+}
+
+impl Kind {
+    /// Returns the kind that the ending of a file's name alone decides.
+    pub(super) fn by_ending(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "mjs" | "mts" => Some(Self::Module),
+            "cjs" | "cts" => Some(Self::CommonJs),
+            "json" => Some(Self::Json),
+            "node" => Some(Self::Addon),
+            "wasm" => Some(Self::Wasm),
+            _ => None,
+        }
+    }
 }
 
 /// The module system that the `package.json` of each folder declares.
@@ -21,12 +37,8 @@ pub(crate) struct Kinds(RefCell<HashMap<PathBuf, Option<Kind>>>);
 impl Kinds {
     /// Returns the kind of a file: by its extension, then by its package, then by its content.
     pub(super) fn of(&self, path: &Path, source: &str) -> Kind {
-        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        match ending {
-            "mjs" | "mts" => Kind::Module,
-            "cjs" | "cts" => Kind::CommonJs,
-            "json" => Kind::Json,
-            "node" => Kind::Addon,
+        match Kind::by_ending(path) {
+            Some(kind) => kind,
             _ if self.package(path.parent()) == Some(Kind::Module) => Kind::Module,
             _ if crate::typescript::has_module_syntax(path, source) => Kind::Module,
             _ => Kind::CommonJs,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rquickjs::convert::List;
 use rquickjs::function::Func;
 use rquickjs::loader::ImportAttributes;
 use rquickjs::module::Declared;
@@ -10,12 +11,16 @@ use rquickjs::{Ctx, Function, Module, Object, Result, Value};
 use super::builtins::{self, PREFIX, Source};
 use super::kind::Kind;
 use super::resolve::{self, How};
+use super::{compile, names};
 use crate::engine::State;
 use crate::errors::plain_error;
 use crate::typescript::{self, Unused};
 
 /// The maximum size of a file that is searched for the subject of an error.
 const LARGEST_SEARCHED: u64 = 4 << 20;
+
+/// The number of characters of a `data:` URL that an error shows.
+const SHOWN: usize = 80;
 
 /// The loader that QuickJS calls; its data is in the [`State`].
 pub(super) struct Load;
@@ -39,45 +44,108 @@ pub(super) fn declare<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Module<'js, Dec
         None if name.starts_with(PREFIX) || name.starts_with("node:") => {
             Err(plain_error(ctx, format_args!("{name} is not there")))
         }
+        None if names::is_data(name) => data(ctx, name),
         None => file(ctx, name),
     }
 }
 
 fn file<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Module<'js, Declared>> {
-    let path = Path::new(name);
+    let (file, _) = names::split(name);
+    let path = Path::new(file);
+    match Kind::by_ending(path) {
+        Some(Kind::Addon) => return Err(addon(ctx, file)),
+        Some(Kind::Wasm) => return wasm(ctx, name, bytes(ctx, path)?),
+        _ => {}
+    }
     let source = read(ctx, path)?;
     match State::of(ctx)?.modules.kinds.of(path, &source) {
-        Kind::Module => {
+        Kind::Json => json(ctx, name, source),
+        Kind::CommonJs => with_exports(ctx, name, super::commonjs::load(ctx, file)?),
+        Kind::Module | Kind::Addon | Kind::Wasm => {
             let source = strip(ctx, path, source)?;
-            let module = Module::declare(ctx.clone(), name, source)?;
+            let module = compile::declare(ctx, name, source)?;
+            State::of(ctx)?.modules.files.borrow_mut().push(name.to_owned());
             set_meta(&module.meta()?, name)?;
             Ok(module)
         }
-        Kind::Json => {
-            let value = ctx.json_parse(source).map_err(|_| {
-                let why = crate::values::text(&ctx.catch()).unwrap_or_default();
-                plain_error(ctx, format_args!("{name} is not JSON: {why}"))
-            })?;
-            with_default(ctx, name, value)
-        }
-        Kind::CommonJs => with_exports(ctx, name, super::commonjs::load(ctx, name)?),
-        Kind::Addon => Err(addon(ctx, name)),
     }
+}
+
+/// Declares the module of a `data:` URL.
+fn data<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Module<'js, Declared>> {
+    let shown: String = name.chars().take(SHOWN).collect();
+    let Some((kind, bytes)) = names::data(name) else {
+        return Err(plain_error(ctx, format_args!("{shown} is not a data: URL that can be read")));
+    };
+    match kind.as_str() {
+        "text/javascript" => {
+            let module = compile::declare(ctx, name, text(&bytes))?;
+            set_meta(&module.meta()?, name)?;
+            Ok(module)
+        }
+        "application/json" => json(ctx, name, text(&bytes)),
+        "application/wasm" => wasm(ctx, name, bytes),
+        _ => Err(plain_error(
+            ctx,
+            format_args!(
+                "{shown} has the media type {kind:?}, which cannot be imported; text/javascript, application/json and \
+                 application/wasm can"
+            ),
+        )),
+    }
+}
+
+fn json<'js>(ctx: &Ctx<'js>, name: &str, source: String) -> Result<Module<'js, Declared>> {
+    let value = ctx.json_parse(source).map_err(|_| {
+        let why = crate::values::text(&ctx.catch()).unwrap_or_default();
+        plain_error(ctx, format_args!("{name} is not JSON: {why}"))
+    })?;
+    with_default(ctx, name, value)
+}
+
+/// Declares a WebAssembly module: what it imports are modules, and it exports its exports.
+fn wasm<'js>(ctx: &Ctx<'js>, name: &str, bytes: Vec<u8>) -> Result<Module<'js, Declared>> {
+    let describe: Function = super::builtin(ctx, "internal/webassembly")?.get("asModule")?;
+    let bytes = crate::values::bytes_to_js(ctx, bytes.into())?;
+    let (source, instantiate): (String, Value) = describe.call::<_, List<_>>((bytes, name))?.0;
+    let module = compile::declare(ctx, name, source)?;
+    module.meta()?.set("value", instantiate)?;
+    Ok(module)
 }
 
 pub(super) fn addon(ctx: &Ctx<'_>, name: &str) -> rquickjs::Error {
     plain_error(ctx, format_args!("{name} is a native addon, which the engine plugins run on cannot load"))
 }
 
-pub(super) fn read(ctx: &Ctx<'_>, path: &Path) -> Result<String> {
+fn bytes(ctx: &Ctx<'_>, path: &Path) -> Result<Vec<u8>> {
     (State::of(ctx)?.shared.options.read)(path);
-    let bytes = std::fs::read(path)
-        .map_err(|error| plain_error(ctx, format_args!("{} could not be read: {error}", path.display())))?;
-    let source = text(&bytes);
+    std::fs::read(path)
+        .map_err(|error| plain_error(ctx, format_args!("{} could not be read: {error}", path.display())))
+}
+
+pub(super) fn read(ctx: &Ctx<'_>, path: &Path) -> Result<String> {
+    let source = text(&bytes(ctx, path)?);
     if names_last_match(&source) {
         super::builtin(ctx, "internal/legacy-regexp")?.get::<_, Function>("install")?.call::<_, ()>(())?;
     }
+    if may_name_sets(&source) {
+        super::builtin(ctx, "internal/regexp-sets")?.get::<_, Function>("install")?.call::<_, ()>(())?;
+    }
     Ok(source)
+}
+
+/// Returns whether a file may make regular expressions with the flag `v`: it contains a text of flags with it.
+fn may_name_sets(source: &str) -> bool {
+    const FLAGS: &[u8] = b"dgimsvy";
+    let bytes = source.as_bytes();
+    source.contains("RegExp")
+        && bytes.iter().enumerate().filter(|(_, byte)| **byte == b'v').any(|(at, _)| {
+            let others = |byte: &&u8| FLAGS.contains(byte);
+            let before = at - bytes[..at].iter().rev().take(FLAGS.len()).take_while(others).count();
+            let after = at + 1 + bytes[at + 1..].iter().take(FLAGS.len()).take_while(others).count();
+            let quote = before.checked_sub(1).and_then(|at| bytes.get(at));
+            quote.is_some_and(|quote| b"'\"`".contains(quote)) && quote == bytes.get(after)
+        })
 }
 
 /// Returns whether a file reads the properties of `RegExp` for the last match, such as `RegExp.$1`.
@@ -104,7 +172,7 @@ pub(crate) fn source(ctx: &Ctx<'_>, name: &str) -> Option<(String, usize)> {
     if let Some(Source::Script(source)) = builtins::find(name) {
         return Some((source.into_owned(), 0));
     }
-    let path = Path::new(name);
+    let path = Path::new(names::split(name).0);
     if !path.is_absolute() || std::fs::metadata(path).ok()?.len() > LARGEST_SEARCHED {
         return None;
     }
@@ -112,7 +180,7 @@ pub(crate) fn source(ctx: &Ctx<'_>, name: &str) -> Option<(String, usize)> {
     let before = match State::of(ctx).ok()?.modules.kinds.of(path, &source) {
         Kind::Module => 0,
         Kind::CommonJs => super::commonjs::WRAPPER.len(),
-        Kind::Json | Kind::Addon => return None,
+        Kind::Json | Kind::Addon | Kind::Wasm => return None,
     };
     match strip(ctx, path, source) {
         Ok(source) => Some((source, before)),
@@ -140,11 +208,16 @@ pub(super) fn strip(ctx: &Ctx<'_>, path: &Path, source: String) -> Result<String
 }
 
 fn set_meta(meta: &Object<'_>, name: &str) -> Result<()> {
-    let path = Path::new(name);
-    let folder = path.parent().unwrap_or(path).to_string_lossy();
-    meta.set("url", file_url(path))?;
-    meta.set("filename", name)?;
-    meta.set("dirname", &*folder)?;
+    if names::is_data(name) {
+        meta.set("url", name)?;
+    } else {
+        let (file, suffix) = names::split(name);
+        let path = Path::new(file);
+        let folder = path.parent().unwrap_or(path).to_string_lossy();
+        meta.set("url", format!("{}{suffix}", file_url(path)))?;
+        meta.set("filename", file)?;
+        meta.set("dirname", &*folder)?;
+    }
     meta.set("main", false)?;
     let base = name.to_owned();
     meta.set(
@@ -154,7 +227,8 @@ fn set_meta(meta: &Object<'_>, name: &str) -> Result<()> {
             let found = resolve::specify(&state.modules.resolvers, &base, &specifier, How::Import)
                 .map_err(|why| resolve::throw(&ctx, why))?;
             Ok::<_, rquickjs::Error>(if Path::new(&found).is_absolute() {
-                file_url(Path::new(&found))
+                let (file, suffix) = names::split(&found);
+                format!("{}{suffix}", file_url(Path::new(file)))
             } else {
                 found
             })

@@ -2,14 +2,18 @@
 
 mod builtins;
 mod commonjs;
+mod compile;
 mod kind;
+mod links;
 mod load;
+mod names;
 mod resolve;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 pub(crate) use builtins::node_modules;
+pub(crate) use compile::script;
 pub(crate) use load::source;
 use rquickjs::{AsyncRuntime, Ctx, Module, Object, Persistent, Result, Value};
 
@@ -23,6 +27,8 @@ pub(crate) struct Modules {
     namespaces: RefCell<HashMap<String, Persistent<Object<'static>>>>,
     pub(crate) resolvers: resolve::Resolvers,
     pub(crate) kinds: kind::Kinds,
+    /// The full names of the declared modules of files.
+    files: RefCell<Vec<String>>,
 }
 
 impl Modules {

@@ -10,6 +10,7 @@ use rquickjs::loader::ImportAttributes;
 use rquickjs::{Ctx, Error, Result};
 
 use super::builtins::{self, is_node_builtin};
+use super::names;
 use crate::engine::State;
 
 /// The resolver that QuickJS calls; its data is in the [`State`].
@@ -102,7 +103,7 @@ fn options(how: How) -> ResolveOptions {
     ResolveOptions {
         condition_names: match how {
             How::Import => words(&IMPORT_CONDITIONS),
-            How::Require => words(&[HOST, "node", "require", "default"]),
+            How::Require => words(&[HOST, "node", "require", "module-sync", "default"]),
         },
         // TypeScript imports use the name of the output file.
         extension_alias: vec![
@@ -137,13 +138,26 @@ pub(super) fn specify(
     if builtins::exists_bare(specifier) {
         return Ok(format!("node:{specifier}"));
     }
-    let path = match url_path(specifier)? {
-        Some(path) => path,
-        None => specifier.to_owned(),
-    };
+    if how == How::Import && names::is_data(specifier) {
+        return Ok(specifier.to_owned());
+    }
+    let url = url_path(specifier)?;
+    if names::is_data(base) && url.is_none() && !is_node_builtin(specifier) {
+        return Err(Unresolved {
+            sentence: format!(
+                "{specifier} cannot be imported from a data: URL: only built-in modules and whole URLs can"
+            ),
+            code: "ERR_UNSUPPORTED_RESOLVE_REQUEST",
+        });
+    }
+    let (path, suffix) = url.unwrap_or_else(|| (specifier.to_owned(), String::new()));
+    // The resolver would take a part of such a path for a query.
+    if path.starts_with('/') && path.contains(['?', '#']) && Path::new(&path).is_file() {
+        return Ok(format!("{path}{suffix}"));
+    }
     let from = folder(base);
     match resolvers.get(how).resolve(&from, &path) {
-        Ok(found) => Ok(found.full_path().to_string_lossy().into_owned()),
+        Ok(found) => Ok(format!("{}{suffix}", found.full_path().to_string_lossy())),
         Err(_) if is_node_builtin(specifier) => Err(missing_builtin(specifier, base)),
         Err(error) => Err(not_found(&Missing { specifier, path: &path, from: &from, base, how }, &error)),
     }
@@ -160,8 +174,8 @@ fn imported_from(base: &str) -> String {
     if base.is_empty() { String::new() } else { format!(" imported from {base}") }
 }
 
-/// Returns the path of a `file:` URL; other schemes cannot be imported.
-fn url_path(specifier: &str) -> std::result::Result<Option<String>, Unresolved> {
+/// Returns the path of a `file:` URL, and the query and fragment after it; other schemes cannot be imported.
+fn url_path(specifier: &str) -> std::result::Result<Option<(String, String)>, Unresolved> {
     let Some((scheme, _)) = specifier.split_once(':') else { return Ok(None) };
     let is_scheme =
         scheme.len() > 1 && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
@@ -169,19 +183,22 @@ fn url_path(specifier: &str) -> std::result::Result<Option<String>, Unresolved> 
         return Ok(None);
     }
     if scheme == "file" {
-        let path = url::Url::parse(specifier).ok().and_then(|url| url.to_file_path().ok());
-        if let Some(path) = path {
-            return Ok(Some(path.to_string_lossy().into_owned()));
+        let parsed = url::Url::parse(specifier).ok();
+        if let Some((url, path)) = parsed.and_then(|url| url.to_file_path().ok().map(|path| (url, path))) {
+            let suffix = &url[url::Position::AfterPath..];
+            return Ok(Some((path.to_string_lossy().into_owned(), suffix.to_owned())));
         }
     }
     Err(Unresolved {
-        sentence: format!("{specifier} cannot be imported: only files and packages can, by path or by name"),
+        sentence: format!(
+            "{specifier} cannot be imported: only files, packages and data: URLs can, by path, by name or by URL"
+        ),
         code: "ERR_UNSUPPORTED_ESM_URL_SCHEME",
     })
 }
 
 fn folder(base: &str) -> PathBuf {
-    let base = Path::new(base);
+    let base = Path::new(names::split(base).0);
     match base.parent() {
         Some(folder) if base.is_absolute() => folder.to_owned(),
         _ => std::env::current_dir().unwrap_or_default(),

@@ -2,10 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{self, Child as BlockingChild, ExitStatus, Stdio};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ostler_processes::ChildKind;
@@ -15,8 +18,12 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{Mutex, watch};
 
 use super::children::{Awaited, Group, end_with_thread, hear_signals, signal};
+use super::descriptors::{Descriptors, Reserved};
+use super::fs::Files;
+use super::net::end_of_pair;
 use super::pipes::{Slot, write_to};
 use super::{SystemError, natives, system_error};
+use crate::engine::State;
 use crate::values::{bytes_of, bytes_to_js};
 
 /// The maximum size of one read.
@@ -34,6 +41,35 @@ struct Start {
     file: String,
     command: process::Command,
     detached: bool,
+    ends: Vec<Option<UnixStream>>,
+    /// Lives until the child has started.
+    reserved: Reserved,
+}
+
+/// What a descriptor of the child is.
+enum Way {
+    Pipe,
+    Nothing,
+    File(Arc<File>),
+}
+
+impl Way {
+    fn read(files: &Files, value: &Value<'_>) -> io::Result<Self> {
+        if let Some(handle) = value.as_int() {
+            return files.get(u32::try_from(handle).unwrap_or_default()).map(Self::File);
+        }
+        let is_pipe =
+            value.as_string().and_then(|word| word.to_string().ok()).is_some_and(|word| word == "pipe");
+        Ok(if is_pipe { Self::Pipe } else { Self::Nothing })
+    }
+
+    fn stdio(self) -> io::Result<Stdio> {
+        Ok(match self {
+            Self::Pipe => Stdio::piped(),
+            Self::Nothing => Stdio::null(),
+            Self::File(file) => file.try_clone()?.into(),
+        })
+    }
 }
 
 impl Start {
@@ -56,17 +92,37 @@ impl Start {
         if let Some(id) = options.get::<_, Option<u32>>("gid")? {
             command.gid(id);
         }
-        let stdio: Vec<String> = options.get("stdio")?;
-        let way = |at: usize| match stdio.get(at).map(String::as_str) {
-            Some("pipe") => Stdio::piped(),
-            _ => Stdio::null(),
-        };
-        command.stdin(way(0)).stdout(way(1)).stderr(way(2)).process_group(0);
+        let ctx = options.ctx();
+        let failed = |error| system_error(ctx, SystemError::at(error, "spawn", file.as_str()));
+        let files = State::of(ctx)?.files.clone();
+        let mut descriptors = Descriptors::default();
+        for (at, value) in options.get::<_, Array>("stdio")?.iter::<Value>().enumerate() {
+            let way = Way::read(&files, &value?).map_err(failed)?;
+            let done = match at {
+                0 => way.stdio().map(|way| {
+                    command.stdin(way);
+                }),
+                1 => way.stdio().map(|way| {
+                    command.stdout(way);
+                }),
+                2 => way.stdio().map(|way| {
+                    command.stderr(way);
+                }),
+                _ => match way {
+                    Way::Pipe => descriptors.pipe(),
+                    Way::Nothing => descriptors.nothing(),
+                    Way::File(file) => descriptors.file(&file),
+                },
+            };
+            done.map_err(failed)?;
+        }
+        command.process_group(0);
         hear_signals(&mut command);
         if !detached {
             end_with_thread(&mut command);
         }
-        Ok(Self { file, command, detached })
+        let (ends, reserved) = descriptors.give(&mut command).map_err(failed)?;
+        Ok(Self { file, command, detached, ends, reserved })
     }
 }
 
@@ -106,6 +162,8 @@ fn spawn<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<Object<'js>> {
     };
     let (mut child, group) =
         started.map_err(|error| system_error(&ctx, SystemError::at(error, "spawn", start.file.as_str())))?;
+    // The child's own ends are closed, so that the end of what it writes is seen.
+    drop((command, start.reserved));
     let id = id_of(&child);
     let running = Rc::new(Running {
         id,
@@ -140,6 +198,14 @@ fn spawn<'js>(ctx: Ctx<'js>, options: Object<'js>) -> Result<Object<'js>> {
     if let Some(errors) = errors {
         handle.set("stderr", reader(&ctx, errors)?)?;
     }
+    let extra = Array::new(ctx.clone())?;
+    for (at, end) in start.ends.into_iter().enumerate() {
+        match end {
+            Some(end) => extra.set(at, end_of_pair(&ctx, end)?)?,
+            None => extra.set(at, Value::new_null(ctx.clone()))?,
+        }
+    }
+    handle.set("extra", extra)?;
     handle.set("ended", wait(&ctx, child, running)?)?;
     Ok(handle)
 }

@@ -6,7 +6,6 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,6 +14,7 @@ use rquickjs::function::Rest;
 use rquickjs::{Array, Ctx, Function, IntoJs, Object, Promise, Result, Value};
 
 use super::{SystemError, system_error};
+use crate::engine::State;
 use crate::errors::type_error;
 use crate::values::{bytes_of, bytes_to_js, text};
 
@@ -22,7 +22,7 @@ use crate::values::{bytes_of, bytes_to_js, text};
 const FIRST_HANDLE: u32 = 10_000;
 
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
-    let files = Rc::new(Files { open: RefCell::default(), next: Cell::new(FIRST_HANDLE) });
+    let files = State::of(ctx)?.files.clone();
     let native = Object::new(ctx.clone())?;
     let now = files.clone();
     native.set(
@@ -49,12 +49,24 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
 }
 
 /// The open files of an engine.
-struct Files {
+pub(crate) struct Files {
     open: RefCell<HashMap<u32, Arc<File>>>,
     next: Cell<u32>,
 }
 
+impl Default for Files {
+    fn default() -> Self {
+        Self { open: RefCell::default(), next: Cell::new(FIRST_HANDLE) }
+    }
+}
+
 impl Files {
+    /// Returns the open file with this handle.
+    pub(super) fn get(&self, handle: u32) -> io::Result<Arc<File>> {
+        let found = self.open.borrow().get(&handle).cloned();
+        found.ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
+    }
+
     fn finish<'js>(
         &self,
         ctx: &Ctx<'js>,

@@ -8,6 +8,7 @@ mod ciphers;
 pub(crate) mod crypto;
 mod curves;
 mod der;
+mod descriptors;
 pub(crate) mod encoding;
 pub(crate) mod frames;
 pub(crate) mod fs;

@@ -75,6 +75,12 @@ fn tcp<'js>(ctx: &Ctx<'js>, stream: TcpStream) -> Result<Object<'js>> {
     socket(ctx, Box::new(stream), local, remote)
 }
 
+/// Returns the handle of this process's end of a pair of sockets.
+pub(super) fn end_of_pair<'js>(ctx: &Ctx<'js>, end: std::os::unix::net::UnixStream) -> Result<Object<'js>> {
+    let failed = |error| system_error(ctx, SystemError::new(error, "spawn"));
+    socket(ctx, Box::new(UnixStream::from_std(end).map_err(failed)?), None, None)
+}
+
 fn socket<'js>(
     ctx: &Ctx<'js>,
     stream: Connection,

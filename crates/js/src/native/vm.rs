@@ -2,7 +2,6 @@
 
 use std::ffi::CString;
 
-use rquickjs::context::EvalOptions;
 use rquickjs::{Ctx, Object, Result, Value, qjs};
 
 use super::natives;
@@ -14,10 +13,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
 }
 
 fn run<'js>(ctx: Ctx<'js>, code: String, name: String) -> Result<Value<'js>> {
-    let mut options = EvalOptions::default();
-    options.strict = false;
-    options.filename = Some(name);
-    ctx.eval_with_options(code, options)
+    crate::modules::script(&ctx, code, name)
 }
 
 /// Compiles a script without running it; throws its `SyntaxError`.

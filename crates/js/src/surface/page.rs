@@ -15,9 +15,12 @@ const WRITE: &str = "OSTLER_WRITE_PAGES";
 
 /// The differences between globals and Node's.
 const GLOBALS: &str = "\
-\n`WebAssembly` is interpreted, so it runs many times slower than in Node. Threads, shared memory and garbage-collected types
-are not supported. Memories and tables count against the plugin's memory, and what runs too long is interrupted. Memories, tables
-and globals that different instances export cannot be imported together.
+\n`WebAssembly` is interpreted, so it runs many times slower than in Node. Threads, shared memory, garbage-collected types
+and exceptions are not supported: `WebAssembly.Tag`, `Exception` and `JSTag` are `undefined`, and a module that needs exceptions, such as
+that of `@automerge/automerge`, cannot be used. Memories and tables count against the plugin's memory,
+and what runs too long is interrupted. Memories, tables and globals that different instances export cannot be imported together. A package
+that limits its own time may reach that limit: the default engine of `shiki`, which is a WebAssembly module, leaves the rest of the first
+line plain after 500 ms unless `tokenizeTimeLimit: 0` is given.
 
 `Intl.PluralRules`, `Intl.Collator`, `localeCompare` and `Intl.Segmenter` follow the rules of all languages that Node knows, of a
 newer version of the Unicode data. `Intl` formats English (`en`, `en-US`) completely. For about 85 other locales, among them those of
@@ -25,6 +28,12 @@ Europe, Russian, Turkish, Hindi, Japanese, Korean and Chinese, it formats plain 
 in euros; for about 60 dates in numbers and times. Anything else, such as names of months and other digits, is formatted in English:
 `supportedLocalesOf` lists only `en` and `en-US`, and `resolvedOptions().locale` is the locale that is used. `Intl.DisplayNames`
 returns the codes.
+
+A regular expression that begins with `^` is tried at each position of a text, also where it can only match at the first: about 10 ms for
+each megabyte. A lexer that removes what it has read from its text and tries several such patterns, as `marked` and others do, needs time
+that grows with the square of the text (`marked` reaches the limit with about 90 kB). The flag `y` tries one position.
+
+A chunk of a web stream that is piped or transformed costs several times what it does in Node; larger chunks cost less in total.
 
 An error for a call of what is no function names it, as in Node. The engine only knows the place of the last name before the
 call: where nested calls share it, the message names all of them (`build is not a function, or client.send is not a function`).
@@ -40,7 +49,8 @@ const HEAD: &str = "\
 
 JavaScript and TypeScript plugins run on an engine inside the daemon, without Node. This page lists the available modules and
 globals; importing anything else is an error. Some functions that packages import but rarely call can be imported and throw
-`ERR_METHOD_NOT_IMPLEMENTED` when called; they are listed separately. The page is generated from the engine by `cargo xtask
+`ERR_METHOD_NOT_IMPLEMENTED` when called, others are `undefined`, so that a package that asks with `typeof` does without; both
+are listed separately. The page is generated from the engine by `cargo xtask
 generate`, and a test of `crates/js` fails if it is outdated.
 
 ";
@@ -54,7 +64,9 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         "child_process",
-        "No channel between parent and child: no stdio `'ipc'`, no `send`. Packages start `process.execPath` with a script: it is the\n\
+        "`stdio` takes pipes, `'ignore'`, files that `node:fs` has opened and streams, at each position; `'inherit'` is the plugin's log, and\n\
+         `spawnSync` returns only what the standard streams say. Anything else throws an error that names it. There is no channel between\n\
+         parent and child: `'ipc'` throws, and `send` is `undefined`. Packages start `process.execPath` with a script: it is the\n\
          Node of the plugin's `PATH`. Without one it is ostler, and starting that with a script or with `-e` throws\n\
          `ERR_FEATURE_UNAVAILABLE` and logs a warning.",
     ),
@@ -67,8 +79,14 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         "http2",
-        "A server listens where `node:net` may (`listen` of the plugin's entry). Nothing is pushed, and files are sent by piping them:\n\
+        "The settings of a session can be changed, but `enablePush` and `enableConnectProtocol` not to `true`; the other side is never told\n\
+         more for `headerTableSize`, `maxFrameSize` and `maxHeaderListSize` than at the beginning. A server listens where `node:net` may (`listen` of the plugin's entry). Nothing is pushed, and files are sent by piping them:\n\
          `pushStream`, `respondWithFile` and `respondWithFD` throw.",
+    ),
+    (
+        "module",
+        "The engine takes no loaders. A query or a fragment makes a file a module of its own (`import('./x.mjs?v=1')`). WebAssembly modules\n\
+         (`import('./add.wasm')`) and `data:` URLs with JavaScript, JSON or WebAssembly can be imported.",
     ),
     ("perf_hooks", "Garbage collections are not observed."),
     (
@@ -92,7 +110,8 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         "test",
-        "`mock` has `fn`, `method` and `timers`. What `t.mock` replaces is restored when the test ends.",
+        "`mock` has everything but `module`. What `t.mock` replaces is restored when the test ends. `t.assert` has no `snapshot`. A test\n\
+         with `todo` is not run, names are not filtered, and the message of an assertion has no diff.",
     ),
     ("readline", "Cursor functions have no effect, because a plugin has no terminal."),
 ];
@@ -110,10 +129,16 @@ fn page(surface: &Surface) -> String {
         let name = if name.starts_with('@') { name.clone() } else { format!("node:{name}") };
         let plain = name.strip_prefix("node:").unwrap_or(&name);
         let absent = surface.absent.get(plain).map(Vec::as_slice).unwrap_or_default();
-        let works = exports.iter().filter(|export| *export != "default" && !absent.contains(export));
+        let undefined = surface.undefined.get(plain).map(Vec::as_slice).unwrap_or_default();
+        let works = exports
+            .iter()
+            .filter(|export| *export != "default" && !absent.contains(export) && !undefined.contains(export));
         let _ = write!(page, "\n### `{name}`\n\n{}", list(works));
         if !absent.is_empty() {
             let _ = write!(page, "\nImportable, but not implemented:\n{}", list(absent.iter()));
+        }
+        if !undefined.is_empty() {
+            let _ = write!(page, "\n`undefined`:\n{}", list(undefined.iter()));
         }
         if plain == "crypto" {
             page.push_str(&by_kind(&surface.algorithms));

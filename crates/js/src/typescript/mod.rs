@@ -5,9 +5,13 @@ mod attributes;
 mod blank;
 mod edits;
 mod enums;
+mod links;
 mod regexps;
 
 use std::path::Path;
+
+pub(crate) use links::{Links, links};
+pub(crate) use regexps::escaped as escape_sets;
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::Statement;

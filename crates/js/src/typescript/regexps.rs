@@ -1,4 +1,5 @@
-//! Regular expressions with the flag `v`. The engine rejects a `-` outside of their classes as if it were inside of one.
+//! Regular expressions with the flag `v`. Outside of their classes, the engine rejects some characters that it
+//! would only have to reject inside of one.
 
 use std::path::Path;
 
@@ -21,7 +22,7 @@ fn may_hold(source: &str) -> bool {
     })
 }
 
-/// Returns JavaScript in which such a `-` is written as its code.
+/// Returns JavaScript in which such characters are written as their codes.
 pub(super) fn escape(path: &Path, source: String) -> String {
     if !may_hold(&source) {
         return source;
@@ -49,27 +50,41 @@ impl<'a> Visit<'a> for RegExps<'_> {
     fn visit_reg_exp_literal(&mut self, it: &RegExpLiteral<'a>) {
         let text = self.edits.text(it.span.start, it.span.end);
         let Some((pattern, flags)) = text.rsplit_once('/') else { return };
-        if flags.contains('v') && pattern.contains('-') {
-            self.edits.replace(it.span.start, it.span.end, format!("{}/{flags}", escaped(pattern)));
+        if let (true, Some(pattern)) = (flags.contains('v'), pattern.strip_prefix('/')) {
+            let escaped = escaped(pattern);
+            if escaped != pattern {
+                self.edits.replace(it.span.start, it.span.end, format!("/{escaped}/{flags}"));
+            }
         }
     }
 }
 
-fn escaped(pattern: &str) -> String {
+/// Characters that are reserved inside of a class where two of them follow each other.
+const DOUBLED: &str = "&!#%,:;<=>@`~";
+
+/// Returns a pattern in which the engine accepts what is an ordinary character outside of classes.
+pub(crate) fn escaped(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len() + 8);
     let mut classes = 0_usize;
     let mut rest = pattern.chars();
+    let mut before = '\0';
     while let Some(next) = rest.next() {
+        let last = std::mem::replace(&mut before, next);
         match next {
             '\\' => {
                 out.push(next);
                 out.extend(rest.next());
+                before = '\0';
                 continue;
             }
             '[' => classes += 1,
             ']' => classes = classes.saturating_sub(1),
-            '-' if classes == 0 => {
-                out.push_str(r"\x2d");
+            '-' | '/' if classes == 0 => {
+                out.push_str(&format!("\\x{:02x}", u32::from(next)));
+                continue;
+            }
+            _ if classes == 0 && next == last && DOUBLED.contains(next) => {
+                out.push_str(&format!("\\x{:02x}", u32::from(next)));
                 continue;
             }
             // `(?i-m:` changes flags.
@@ -78,6 +93,7 @@ fn escaped(pattern: &str) -> String {
                 let modifiers = rest_of.len() - rest_of[1..].trim_start_matches(|c| "ims-".contains(c)).len();
                 out.push(next);
                 out.extend(rest.by_ref().take(modifiers));
+                before = '?';
                 continue;
             }
             _ => {}

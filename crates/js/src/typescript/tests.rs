@@ -198,6 +198,8 @@ fn hyphens_outside_of_classes_become_codes() {
         js(r"x = /(?:[[a-z]--[aeiou]]-)\-|(?-i:a)/giv"),
         r"x = /(?:[[a-z]--[aeiou]]\x2d)\-|(?-i:a)/giv"
     );
+    assert_eq!(js(r"x = /https?:\/\/x::y/v;"), r"x = /https?:\/\/x:\x3ay/v;");
+    assert_eq!(js(r"x = /(?<!!a)(?:&&)[a&&b]/v;"), r"x = /(?<!\x21a)(?:&\x26)[a&&b]/v;");
     for same in ["x = /a-b/u;", "x = '/-/v';", "x = 1 / v - 2;", "// -/v\nx = /[a-b]/v;"] {
         assert_eq!(js(same), same);
     }

@@ -1,4 +1,5 @@
-// What packages import and plugins seldom call.
+// What packages import and plugins seldom call. It throws where packages call it without asking, as functions of every version
+// of Node and classes that others extend are; the rest is exported as `undefined`, so that those that ask with `typeof` are told.
 
 import { missing } from 'internal/errors';
 

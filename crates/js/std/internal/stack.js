@@ -1,6 +1,7 @@
 // Stacks as V8 writes them: the error on the first line. Libraries print `error.stack` and expect its message.
 
 import native from 'native/globals';
+import loader from 'native/modules';
 
 /** What only makes errors for others is no place an author looks for. */
 const makers = ['ostler:internal/bridge', 'ostler:internal/errors'];
@@ -16,6 +17,10 @@ const dataViewMethod = /^[gs]et(?:Big)?(?:Int|Uint|Float)\d+$/;
 /** Completes the message of the engine's own error for a call of what is no function, or outside of a DataView. */
 function name(error, site) {
   const { message } = error;
+  if (message.includes("' in module '") && Object.getPrototypeOf(error) === SyntaxError.prototype) {
+    error.message = loader.completeLink(message) ?? message;
+    return;
+  }
   const outside = message === 'out of bound' || message === 'invalid array index';
   if (outside && error instanceof RangeError && dataViewMethod.test(site?.getFunctionName())) {
     error.message = 'Offset is outside the bounds of the DataView';

@@ -1,10 +1,61 @@
 // The tests of a module, one after the other in the order they were written: what stands behind `node:test`.
 
 import { AbortController } from 'internal/event-target';
-import { MockTimers } from 'internal/mock-timers';
+import { MockTracker } from 'internal/mock-functions';
+import { checkFunction, checkObject, coded, outOfRange, wrongType } from 'internal/errors';
 import { clearTimeout, setTimeout } from 'internal/timers';
+import assert from 'node:assert';
 
-const TODO = Symbol('todo');
+const failure = (why) => coded(Error, 'ERR_TEST_FAILURE', why);
+
+/** The functions of `node:assert` that a context has. `snapshot` and `fileSnapshot` are not there. */
+const ASSERTIONS = (
+  'deepEqual deepStrictEqual doesNotMatch doesNotReject doesNotThrow equal fail ifError match notDeepEqual ' +
+  'notDeepStrictEqual notEqual notStrictEqual ok partialDeepStrictEqual rejects strictEqual throws'
+).split(' ');
+const registered = new Map();
+
+/** Adds a function to the `assert` of contexts. */
+export function register(name, fn) {
+  if (typeof name !== 'string') throw wrongType('name', 'of type string', name);
+  checkFunction(fn, 'fn');
+  registered.set(name, fn);
+}
+
+/** How many assertions and subtests a test has to have. */
+class Plan {
+  #met;
+  count = 0;
+
+  constructor(expected, { wait = false }) {
+    if (typeof wait !== 'boolean' && typeof wait !== 'number')
+      throw wrongType('options.wait', 'one of type boolean or number', wait);
+    this.expected = expected;
+    this.wait = wait;
+  }
+
+  add() {
+    this.count += 1;
+    if (this.count === this.expected) this.#met?.();
+  }
+
+  /** Fails unless the count is reached, or comes to be while it may wait. */
+  async check() {
+    const { expected, wait } = this;
+    if (this.count !== expected && wait !== false) {
+      let timer;
+      await new Promise((resolve, reject) => {
+        this.#met = resolve;
+        if (wait === true) return;
+        const late = () =>
+          failure(`plan timed out after ${wait}ms with ${this.count} assertions when expecting ${expected}`);
+        timer = setTimeout(() => reject(late()), wait);
+      }).finally(() => clearTimeout(timer));
+    }
+    if (this.count !== expected)
+      throw failure(`plan expected ${expected} assertions but received ${this.count}`);
+  }
+}
 
 class Suite {
   before = [];
@@ -48,7 +99,11 @@ class Context {
   #suite;
   #after = [];
   #subtests = Promise.resolve();
+  #failed = 0;
+  #plan;
+  #assert;
   #mock;
+  skipped = false;
 
   constructor(suite, name) {
     this.#suite = suite;
@@ -59,10 +114,64 @@ class Context {
 
   test(...given) {
     const { name, options, fn } = read(given);
+    this.#plan?.add();
     const inner = new Suite(this.name, this.#suite);
-    const done = this.#subtests.then(() => runTest(inner, name, options, fn));
+    const done = this.#subtests.then(async () => {
+      if ((await runTest(inner, name, options, fn)) === 'failed') this.#failed += 1;
+    });
     this.#subtests = done.catch(() => {});
     return done;
+  }
+
+  plan(count, options = {}) {
+    if (this.#plan) throw failure('cannot set plan more than once');
+    if (typeof count !== 'number') throw wrongType('count', 'of type number', count);
+    if (!Number.isInteger(count)) throw outOfRange('count', 'an integer', count);
+    if (count < 0 || count >= 2 ** 32) throw outOfRange('count', '>= 0 && <= 4294967295', count);
+    checkObject(options, 'options');
+    this.#plan = new Plan(count, options);
+  }
+
+  /** The assertions, which the plan counts. */
+  get assert() {
+    this.#assert ??= Object.fromEntries(
+      [...ASSERTIONS.map((name) => [name, assert[name]]), ...registered].map(([name, run]) => [
+        name,
+        (...given) => {
+          this.#plan?.add();
+          return Reflect.apply(run, this, given);
+        },
+      ]),
+    );
+    return this.#assert;
+  }
+
+  /** Calls a function until it does not throw. */
+  waitFor(condition, options = {}) {
+    checkFunction(condition, 'condition');
+    checkObject(options, 'options');
+    const { interval = 50, timeout = 1000 } = options;
+    for (const [name, value] of Object.entries({ interval, timeout }))
+      if (typeof value !== 'number') throw wrongType(`options.${name}`, 'of type number', value);
+    return new Promise((resolve, reject) => {
+      let cause;
+      let next;
+      const limit = setTimeout(() => {
+        clearTimeout(next);
+        reject(new Error('waitFor() timed out', cause));
+      }, timeout);
+      const poll = async () => {
+        try {
+          const value = await condition();
+          clearTimeout(limit);
+          resolve(value);
+        } catch (error) {
+          cause = { cause: error };
+          next = setTimeout(poll, interval);
+        }
+      };
+      void poll();
+    });
   }
 
   /** What this test replaces, until it ends. */
@@ -71,9 +180,12 @@ class Context {
     return this.#mock;
   }
 
-  skip(why) {
-    throw Object.assign(new Error(why ?? ''), { [TODO]: 'skipped' });
+  /** As in Node, what follows still runs. */
+  skip() {
+    this.skipped = true;
   }
+
+  runOnly() {}
 
   todo() {}
 
@@ -100,6 +212,10 @@ class Context {
   async _end() {
     await this.#subtests;
     try {
+      await this.#plan?.check();
+      await this.#subtests;
+      if (this.#failed > 0)
+        throw failure(`${this.#failed} ${this.#failed > 1 ? 'subtests' : 'subtest'} failed`);
       for (const fn of this.#after) await fn();
     } finally {
       this.#mock?.reset();
@@ -120,7 +236,7 @@ async function runTest(suite, name, options, fn) {
   const full = suite.full(name);
   if (options.skip || options.todo || !fn || (only && !options.only)) {
     results.push({ name: full, outcome: 'skipped' });
-    return;
+    return 'skipped';
   }
   const context = new Context(suite, name);
   const failed = [];
@@ -132,10 +248,6 @@ async function runTest(suite, name, options, fn) {
         : fn(context);
     await limited(Promise.resolve(given), options, full);
   } catch (error) {
-    if (error?.[TODO]) {
-      results.push({ name: full, outcome: error[TODO] });
-      return;
-    }
     failed.push(error);
   }
   for (const end of [() => context._end(), ...suite.all('afterEach').map((hook) => () => hook(context))]) {
@@ -145,11 +257,10 @@ async function runTest(suite, name, options, fn) {
       failed.push(error);
     }
   }
-  results.push(
-    failed.length === 0
-      ? { name: full, outcome: 'passed' }
-      : { name: full, outcome: 'failed', ...told(failed[0]) },
-  );
+  const succeeded = context.skipped ? 'skipped' : 'passed';
+  const outcome = failed.length === 0 ? succeeded : 'failed';
+  results.push({ name: full, outcome, ...(failed.length > 0 ? told(failed[0]) : {}) });
+  return outcome;
 }
 
 function told(error) {
@@ -229,67 +340,6 @@ for (const [name, run] of Object.entries({ test, suite })) {
     return run(name, { ...options, only: true }, fn);
   };
   Object.defineProperty(run, 'name', { value: name });
-}
-
-/** Functions that remember how they were called, and timers that a test moves. */
-class MockTracker {
-  #mocked = new Set();
-  #timers;
-
-  get timers() {
-    this.#timers ??= new MockTimers();
-    return this.#timers;
-  }
-
-  fn(original = () => undefined, implementation = original) {
-    const calls = [];
-    let behaves = implementation;
-    const spy = function spy(...given) {
-      const call = { arguments: given, this: this, result: undefined, error: undefined };
-      calls.push(call);
-      try {
-        call.result = Reflect.apply(behaves, this, given);
-        return call.result;
-      } catch (error) {
-        call.error = error;
-        throw error;
-      }
-    };
-    spy.mock = {
-      calls,
-      callCount: () => calls.length,
-      resetCalls: () => calls.splice(0),
-      mockImplementation: (next) => {
-        behaves = next;
-      },
-      restore: () => {
-        behaves = original;
-      },
-    };
-    return spy;
-  }
-
-  method(object, name, implementation = object[name]) {
-    const own = Object.getOwnPropertyDescriptor(object, name);
-    const spy = this.fn(object[name], implementation);
-    Object.defineProperty(object, name, { value: spy, configurable: true, writable: true });
-    spy.mock.restore = () => {
-      if (own) Object.defineProperty(object, name, own);
-      else delete object[name];
-      this.#mocked.delete(spy);
-    };
-    this.#mocked.add(spy);
-    return spy;
-  }
-
-  restoreAll() {
-    for (const spy of this.#mocked) spy.mock.restore();
-  }
-
-  reset() {
-    this.restoreAll();
-    this.#timers?.reset();
-  }
 }
 
 export const mock = new MockTracker();

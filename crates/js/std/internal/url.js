@@ -1,8 +1,11 @@
 // `URL` and `URLSearchParams`.
 
 import native from 'native/url';
-import { coded } from 'internal/errors';
+import { coded, wrongType } from 'internal/errors';
 import { enumerable } from 'internal/members';
+
+/** The blobs that have a URL. */
+export const blobs = new Map();
 
 const names = [
   'href',
@@ -303,11 +306,17 @@ export class URL {
     return URL.canParse(url, base) ? new URL(url, base) : null;
   }
 
-  static createObjectURL() {
-    throw coded(Error, 'ERR_METHOD_NOT_IMPLEMENTED', 'URL.createObjectURL is not there');
+  static createObjectURL(obj) {
+    if (!/^(?:Blob|File)$/.test(obj?.[Symbol.toStringTag]))
+      throw wrongType('obj', 'an instance of Blob', obj);
+    const url = `blob:nodedata:${globalThis.crypto.randomUUID()}`;
+    blobs.set(url, obj);
+    return url;
   }
 
-  static revokeObjectURL() {}
+  static revokeObjectURL(url) {
+    blobs.delete(`${url}`);
+  }
 }
 
 enumerable([URL, URLSearchParams]);

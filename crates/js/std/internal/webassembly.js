@@ -29,6 +29,7 @@ class Realm {
   buffers = [];
   imports = [];
   functions = new Map();
+  foreign = new Map();
   numbers = new Map();
   externs = [];
   objects = { memory: new Map(), table: new Map(), global: new Map() };
@@ -67,6 +68,19 @@ class Realm {
     return number;
   }
 
+  /** A function of another realm is an import of this one, and what is read back is the function itself. */
+  foreignNumber(value, own) {
+    let number = this.foreign.get(value);
+    if (number === undefined) {
+      const [parameters, results] = native.signature(own.realm.realm, own.number);
+      const slot = this.imports.push(imported(this, value, { parameters, results })) - 1;
+      number = native.hostFunction(this.realm, parameters, results, slot);
+      this.foreign.set(value, number);
+      this.functions.set(number, value);
+    }
+    return number;
+  }
+
   /** What the interpreter takes for a value of this type. */
   give(type, value) {
     switch (type) {
@@ -74,17 +88,15 @@ class Realm {
         return value | 0;
       case 'i64':
         return BigInt.asIntN(64, value);
+      case 'f32':
+        return Math.fround(value);
       case 'externref':
         return value === null ? null : this.externNumber(value);
       case 'anyfunc': {
         if (value === null || value === undefined) return null;
         const own = functions.get(value);
         if (!own) throw new TypeError('WebAssembly objects are opaque: function-typed object expected');
-        if (own.realm !== this)
-          throw new TypeError(
-            'a function of another WebAssembly instance cannot be used as a reference here',
-          );
-        return own.number;
+        return own.realm === this ? own.number : this.foreignNumber(value, own);
       }
       case 'v128':
         throw new TypeError('type incompatibility when transforming from/to JS');
@@ -108,6 +120,11 @@ function caller(realm, number, parameters, results) {
   return (...given) => {
     const values = parameters.map((type, at) => realm.give(type, given[at]));
     let answer = native.call(realm.realm, realm.buffers, number, values);
+    if (answer[0] === 2) {
+      // The function is an import.
+      const [, which, ...own] = answer;
+      answer = [0, ...realm.imports[which](own)];
+    }
     while (answer[0] === 1) {
       let returned;
       try {
@@ -226,8 +243,7 @@ function instantiate(instance, module, given, who) {
   const pairs = values.map((value, at) => {
     const row = imports[at];
     if (row.kind === 'function') {
-      const own = functions.get(value);
-      if (own?.realm === realm) return [1, own.number];
+      if (functions.has(value)) return [1, realm.give('anyfunc', value)];
       return [0, realm.imports.push(imported(realm, value, row)) - 1];
     }
     if (row.kind === 'global' && known.get(value)?.kind !== 'global')
@@ -426,6 +442,30 @@ async function instance(source, imports, who) {
     return instantiate(Object.create(Instance.prototype), source, imports, who);
   const module = moduleOf(source, who);
   return { module, instance: instantiate(Object.create(Instance.prototype), module, imports, who) };
+}
+
+/** The text of an ES module around a WebAssembly module, and the function that instantiates it: its `import.meta.value`. */
+export function asModule(bytes, name) {
+  const module = Object.create(Module.prototype);
+  known.set(module, { kind: 'module', ...compiled(bytes, name) });
+  const { imports, exports } = known.get(module);
+  const from = [...new Set(imports.map((row) => row.module))];
+  const lines = from.map((each, at) => `import * as i${at} from ${JSON.stringify(each)};`);
+  const given = from.map((each, at) => `[${JSON.stringify(each)}]: i${at}`);
+  lines.push(`const e = import.meta.value({ ${given.join(', ')} });`);
+  for (const [at, row] of exports.entries()) {
+    const quoted = JSON.stringify(row.name);
+    lines.push(`const e${at} = e[${quoted}]; export { e${at} as ${quoted} };`);
+  }
+  const run = (imported) => {
+    const instance = instantiate(Object.create(Instance.prototype), module, imported, name);
+    const values = Object.entries(instance.exports);
+    // As in Node, the value of a global is exported.
+    return Object.fromEntries(
+      values.map(([key, value]) => [key, known.get(value)?.kind === 'global' ? value.value : value]),
+    );
+  };
+  return [lines.join('\n'), run];
 }
 
 export const WebAssembly = Object.create(Object.prototype, {

@@ -12,6 +12,7 @@ import {
   transcode,
 } from 'internal/buffer';
 import { Blob, File } from 'internal/blob';
+import { blobs } from 'internal/url';
 
 export {
   Blob,
@@ -29,8 +30,10 @@ export {
 };
 /** How many bytes `inspect` shows; it is set on the module itself. */
 export const { INSPECT_MAX_BYTES } = showing;
-/** No URL of a Blob is made here. */
-export const resolveObjectURL = () => undefined;
+export function resolveObjectURL(url) {
+  const blob = blobs.get(`${url}`);
+  return blob?.slice(0, blob.size, blob.type);
+}
 
 export default Object.defineProperty(
   {

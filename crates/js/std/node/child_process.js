@@ -1,4 +1,5 @@
 import { clearTimeout, setTimeout } from 'internal/timers';
+import loader from 'native/globals';
 import native from 'native/child';
 import own from 'native/process';
 import { Bytes } from 'internal/buffer';
@@ -7,7 +8,7 @@ import { Readable, Writable } from 'node:stream';
 import process from 'node:process';
 import { constants } from 'node:os';
 import { absent } from 'internal/absent';
-import { abortError, checkString, coded, missing, wrongType } from 'internal/errors';
+import { abortError, checkString, coded, missing, outOfRange, wrongType, wrongValue } from 'internal/errors';
 import { pathOf } from 'internal/fs';
 
 const { signals } = constants;
@@ -25,22 +26,35 @@ function numberOf(signal) {
   return number;
 }
 
-/** How the three standard streams go: through pipes, or nowhere. The daemon's own are not a child's. */
+const MOST_STREAMS = 64;
+
+/** What a descriptor of the child is: a pipe, nothing, a file, a stream of the plugin's, or `{ log }` of it. */
+function wayOf(way, at) {
+  if (way === undefined || way === null) return at < 3 ? 'pipe' : 'ignore';
+  if (way === 'pipe' || way === 'overlapped') return 'pipe';
+  if (way === 'ignore') return 'ignore';
+  if (way === 'ipc') throw missing("child_process with stdio 'ipc'");
+  if (way === 'inherit') {
+    if (at > 2) throw missing(`child_process with stdio[${at}] 'inherit'`, 'give it a pipe or a file');
+    // The daemon's own streams are not a child's.
+    return at === 0 ? 'ignore' : { log: at };
+  }
+  if (Number.isInteger(way) && way >= 0) {
+    if (way > 2) return { file: way };
+    return way === 0 || at === 0 ? 'ignore' : { log: way };
+  }
+  if (typeof way?.write === 'function' || typeof way?.pipe === 'function') return way;
+  throw wrongValue('stdio', way);
+}
+
 function waysOf(stdio) {
-  const list = Array.isArray(stdio) ? stdio : [stdio, stdio, stdio];
-  return [0, 1, 2].map((at) => {
-    const way = list[at];
-    if (way === undefined || way === null || way === 'pipe' || way === 'overlapped') return 'pipe';
-    if (way === 'ignore') return 'ignore';
-    if (way === 'inherit' || (typeof way === 'number' && way <= 2)) return at === 0 ? 'ignore' : 'inherit';
-    if (typeof way?.write === 'function' || typeof way?.pipe === 'function') return way;
-    if (way === 'ipc') throw missing("child_process with stdio 'ipc'");
-    throw coded(
-      TypeError,
-      'ERR_INVALID_ARG_VALUE',
-      `The argument 'stdio' is invalid. Received ${String(way)}`,
-    );
-  });
+  if (!Array.isArray(stdio)) {
+    if (!['pipe', 'overlapped', 'ignore', 'inherit', null, undefined].includes(stdio))
+      throw wrongValue('stdio', stdio);
+    stdio = [stdio, stdio, stdio];
+  }
+  if (stdio.length > MOST_STREAMS) throw outOfRange('stdio.length', `<= ${MOST_STREAMS}`, stdio.length);
+  return Array.from({ length: Math.max(3, stdio.length) }, (_, at) => wayOf(stdio[at], at));
 }
 
 /** Refuses to start this program as Node: it would take the script for a command, and a caller may not look at its answer. */
@@ -81,7 +95,7 @@ function prepare(file, args, options, ways) {
     uid: options.uid,
     gid: options.gid,
     detached: !!options.detached,
-    stdio: ways.map((way) => (way === 'ignore' ? 'ignore' : 'pipe')),
+    stdio: ways.map((way) => (way === 'ignore' ? 'ignore' : (way.file ?? 'pipe'))),
   };
 }
 
@@ -121,6 +135,12 @@ function input(handle) {
   });
 }
 
+/** A pipe beside the standard streams, which both ends read and write. */
+function both(end) {
+  const { Socket } = loader.load('node:net');
+  return new Socket({ _handle: end });
+}
+
 export class ChildProcess extends EventEmitter {
   #handle = null;
   pid = undefined;
@@ -154,7 +174,7 @@ export class ChildProcess extends EventEmitter {
         this.emit('close', error.errno, null);
       });
       this.stdio = ways.map((way, at) =>
-        way === 'ignore'
+        way === 'ignore' || way.file !== undefined
           ? null
           : at === 0
             ? new Writable({ write: (c, e, done) => done() })
@@ -173,6 +193,7 @@ export class ChildProcess extends EventEmitter {
       handle.write ? input(handle) : null,
       handle.stdout ? output(handle.stdout) : null,
       handle.stderr ? output(handle.stderr) : null,
+      ...handle.extra.map((end) => (end ? both(end) : null)),
     ];
     const outputs = this.stdio.slice(1).filter(Boolean);
     // Before anybody else may take what they say.
@@ -180,14 +201,12 @@ export class ChildProcess extends EventEmitter {
       outputs.map((stream) => new Promise((resolve) => stream.once('close', resolve))),
     );
     for (const [at, way] of ways.entries()) {
-      if (way === 'inherit') {
-        this.stdio[at].pipe(at === 1 ? process.stdout : process.stderr, { end: false });
-        this.stdio[at] = null;
-      } else if (typeof way === 'object') {
-        if (at === 0) way.pipe(this.stdio[at]);
-        else this.stdio[at].pipe(way);
-        this.stdio[at] = null;
-      }
+      if (typeof way !== 'object' || way.file !== undefined) continue;
+      const stream = this.stdio[at];
+      if (way.log) stream.pipe(way.log === 1 ? process.stdout : process.stderr, { end: false });
+      else if (at === 0 || typeof way.write !== 'function') way.pipe(stream);
+      else stream.pipe(way);
+      this.stdio[at] = null;
     }
     [this.stdin, this.stdout, this.stderr] = this.stdio;
     queueMicrotask(() => this.emit('spawn'));
@@ -235,9 +254,6 @@ export class ChildProcess extends EventEmitter {
   ref() {}
   unref() {}
   disconnect() {}
-  send() {
-    throw missing('ChildProcess.send');
-  }
   [Symbol.dispose]() {
     if (!this.killed) this.kill();
   }
@@ -337,6 +353,12 @@ export function spawnSync(file, args, options) {
   const [list, settings] = split(args, options);
   const ways = waysOf(settings.stdio ?? 'pipe');
   const given = settings.input;
+  const lost = ways.findIndex((way, at) => at > 2 && way !== 'ignore' && way.file === undefined);
+  if (lost > 0)
+    throw missing(
+      `child_process.spawnSync with stdio[${lost}]`,
+      'use child_process.spawn, or give it a file',
+    );
   if (given === undefined && ways[0] === 'pipe') ways[0] = 'ignore';
   const bytes =
     typeof given === 'string'
@@ -367,11 +389,16 @@ export function spawnSync(file, args, options) {
     };
   }
   const decode = (raw, at) => {
-    if (ways[at] === 'inherit') {
-      if (raw.length > 0) (at === 1 ? process.stdout : process.stderr).write(Bytes.from(raw));
+    const way = ways[at];
+    if (way.log) {
+      if (raw.length > 0) (way.log === 1 ? process.stdout : process.stderr).write(Bytes.from(raw));
       return null;
     }
-    if (ways[at] === 'ignore') return null;
+    if (way === 'ignore' || way.file !== undefined) return null;
+    if (typeof way.write === 'function') {
+      if (raw.length > 0) way.write(Bytes.from(raw));
+      return null;
+    }
     const buffer = Bytes.from(raw.buffer);
     return settings.encoding && settings.encoding !== 'buffer' ? buffer.toString(settings.encoding) : buffer;
   };

@@ -341,12 +341,9 @@ Cipheriv.prototype = Cipher.prototype;
 Decipheriv.prototype = Cipher.prototype;
 
 // What packages import and plugins seldom call.
-const [Certificate, argon2, argon2Sync, decapsulate, encapsulate, setEngine] = [
+const [argon2, argon2Sync, decapsulate, encapsulate] = [];
+const [Certificate, setEngine] = [
   ['Certificate', 'verify with X509Certificate'],
-  ['argon2', 'use scrypt'],
-  ['argon2Sync', 'use scryptSync'],
-  ['decapsulate', 'use diffieHellman'],
-  ['encapsulate', 'use diffieHellman'],
   ['setEngine', 'the host has no engines'],
 ].map(([name, instead]) => absent(`crypto.${name}`, instead));
 
@@ -410,8 +407,6 @@ export default {
   SubtleCrypto,
   Verify,
   X509Certificate,
-  argon2,
-  argon2Sync,
   checkPrime,
   checkPrimeSync,
   constants,
@@ -427,9 +422,7 @@ export default {
   createSecretKey,
   createSign,
   createVerify,
-  decapsulate,
   diffieHellman,
-  encapsulate,
   generateKey,
   generateKeyPair,
   generateKeyPairSync,

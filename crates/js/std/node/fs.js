@@ -18,7 +18,6 @@ import {
   span,
 } from 'internal/fs';
 import { watchChanges } from 'internal/watch';
-import { absent } from 'internal/absent';
 
 const fs = { Dirent, Stats, constants, promises, ...constants };
 
@@ -400,17 +399,8 @@ fs.FileWriteStream = WriteStream;
 // As in Node on Linux: packages ask whether the function exists.
 fs.lchmod = undefined;
 
-// Packages ask whether these exist, so that only imports by name find them.
-const [fchown, fchownSync, lchown, lchownSync, lutimes, lutimesSync, statfs, statfsSync] = [
-  ['fchown', 'use chown'],
-  ['fchownSync', 'use chownSync'],
-  ['lchown', 'use chown'],
-  ['lchownSync', 'use chownSync'],
-  ['lutimes', 'use utimes'],
-  ['lutimesSync', 'use utimesSync'],
-  ['statfs', 'run df with node:child_process'],
-  ['statfsSync', 'run df with node:child_process'],
-].map(([name, instead]) => absent(`fs.${name}`, instead));
+// Packages ask whether these exist.
+const [fchown, fchownSync, lchown, lchownSync, lutimes, lutimesSync, statfs, statfsSync] = [];
 
 export const {
   access,

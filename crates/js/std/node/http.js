@@ -1,4 +1,3 @@
-import { absent } from 'internal/absent';
 import { Agent, globalAgent as shared } from 'internal/http1/agent';
 import { ClientRequest } from 'internal/http1/client';
 import { METHODS, STATUS_CODES, validateHeaderName, validateHeaderValue } from 'internal/http1/common';
@@ -20,10 +19,7 @@ export function get(input, options, callback) {
 }
 
 export const setMaxIdleHTTPParsers = () => {};
-export const setGlobalProxyFromEnv = absent(
-  'http.setGlobalProxyFromEnv',
-  'use an agent of the package https-proxy-agent',
-);
+export const setGlobalProxyFromEnv = undefined;
 export const globalAgent = shared;
 export const { CloseEvent, MessageEvent, WebSocket } = globalThis;
 
@@ -59,7 +55,6 @@ export default {
   globalAgent,
   maxHeaderSize,
   request,
-  setGlobalProxyFromEnv,
   setMaxIdleHTTPParsers,
   validateHeaderName,
   validateHeaderValue,

@@ -3,10 +3,10 @@ import { absent } from 'internal/absent';
 const instead = 'a plugin cannot be inspected; use console';
 
 export const Session = absent('inspector.Session', instead);
-export const open = absent('inspector.open', instead);
-export const waitForDebugger = absent('inspector.waitForDebugger', instead);
+export const open = undefined;
+export const waitForDebugger = undefined;
 export const close = () => {};
 export const url = () => undefined;
 export const console = globalThis.console;
 
-export default { Session, close, console, open, url, waitForDebugger };
+export default { Session, close, console, url };

@@ -1,6 +1,8 @@
 import { URL } from 'internal/url';
 import { Module, createRequire as requireOf } from 'internal/commonjs';
 import { absent } from 'internal/absent';
+import { wrongValue } from 'internal/errors';
+import { fileURLToPath } from 'node:url';
 import native from 'native/modules';
 
 export { Module };
@@ -9,13 +11,17 @@ export const builtinModules = native.builtinModules();
 
 export function createRequire(from) {
   let path = from;
-  if (from instanceof URL || (typeof from === 'string' && from.startsWith('file:'))) {
-    path = decodeURIComponent(new URL(from).pathname);
+  if (from instanceof URL || (typeof from === 'string' && !from.startsWith('/'))) {
+    try {
+      path = fileURLToPath(from);
+    } catch {
+      path = undefined;
+    }
   }
-  if (typeof path !== 'string' || !path.startsWith('/')) {
-    throw new TypeError(`createRequire needs a file URL or an absolute path, not ${String(from)}`);
-  }
-  return requireOf(path);
+  if (typeof path !== 'string')
+    throw wrongValue('filename', from, 'must be a file URL object, file URL string, or absolute path string');
+  // A folder is where its files are looked up from.
+  return requireOf(path.endsWith('/') ? `${path}noop.js` : path);
 }
 
 export function isBuiltin(name) {
@@ -26,9 +32,10 @@ export function findPackageJSON() {
   return undefined;
 }
 
-export function register() {
-  throw new Error('module.register is not there: the engine plugins run on takes no loaders');
-}
+// The engine takes no loaders, and packages ask.
+export const register = undefined;
+export const registerHooks = undefined;
+export const stripTypeScriptTypes = undefined;
 
 // Nothing is stored between two starts.
 export const constants = {
@@ -41,9 +48,7 @@ export const findSourceMap = () => undefined;
 export const getSourceMapsSupport = () => ({ enabled: false, nodeModules: false, generatedCode: false });
 export const setSourceMapsSupport = () => {};
 export const syncBuiltinESMExports = () => {};
-export const registerHooks = absent('module.registerHooks', 'the engine takes no loaders');
 export const SourceMap = absent('module.SourceMap', 'use the package source-map');
-export const stripTypeScriptTypes = absent('module.stripTypeScriptTypes', 'import the file instead');
 export const runMain = absent('module.runMain', 'import the file instead');
 export const globalPaths = [];
 
@@ -61,10 +66,7 @@ Object.assign(Module, {
   getSourceMapsSupport,
   globalPaths,
   isBuiltin,
-  register,
-  registerHooks,
   setSourceMapsSupport,
-  stripTypeScriptTypes,
   syncBuiltinESMExports,
 });
 

@@ -6,6 +6,7 @@ import {
   PerformanceMeasure,
   PerformanceObserver,
   PerformanceObserverEntryList,
+  PerformanceResourceTiming,
   performance,
 } from 'internal/performance';
 
@@ -32,6 +33,7 @@ export {
   PerformanceMeasure,
   PerformanceObserver,
   PerformanceObserverEntryList,
+  PerformanceResourceTiming,
   createHistogram,
   eventLoopUtilization,
   monitorEventLoopDelay,
@@ -44,6 +46,7 @@ export default {
   PerformanceMeasure,
   PerformanceObserver,
   PerformanceObserverEntryList,
+  PerformanceResourceTiming,
   constants,
   createHistogram,
   eventLoopUtilization,

@@ -215,7 +215,8 @@ const process = Object.assign(Object.create(EventEmitter.prototype), {
   },
   _rawDebug: (...given) => native.log('debug', given.join(' ')),
   allowedNodeEnvironmentFlags: new Set(),
-  report: {},
+  // Packages read reports where there are any.
+  report: undefined,
 });
 EventEmitter.init.call(process);
 Object.defineProperty(process, 'execPath', {

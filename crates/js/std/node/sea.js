@@ -1,12 +1,7 @@
-import { absent } from 'internal/absent';
-
-const instead = 'read the file with node:fs';
-
 export const isSea = () => false;
-export const getAsset = absent('sea.getAsset', instead);
-export const getAssetAsBlob = absent('sea.getAssetAsBlob', instead);
-export const getRawAsset = absent('sea.getRawAsset', instead);
+export const getAsset = undefined;
+export const getAssetAsBlob = undefined;
+export const getAssetKeys = undefined;
+export const getRawAsset = undefined;
 
-export const getAssetKeys = absent('sea.getAssetKeys', instead);
-
-export default { getAsset, getAssetAsBlob, getAssetKeys, getRawAsset, isSea };
+export default { isSea };

@@ -1,11 +1,8 @@
-import { absent } from 'internal/absent';
-
-const instead = "use a collection of the host's, or the package sql.js";
-
-export const DatabaseSync = absent('sqlite.DatabaseSync', instead);
-export const StatementSync = absent('sqlite.StatementSync', instead);
-export const Session = absent('sqlite.Session', instead);
-export const backup = absent('sqlite.backup', instead);
+// There is no database: a collection of the host's holds records, and the package sql.js reads files of SQLite.
+export const DatabaseSync = undefined;
+export const StatementSync = undefined;
+export const Session = undefined;
+export const backup = undefined;
 export const constants = {
   SQLITE_CHANGESET_DATA: 1,
   SQLITE_CHANGESET_NOTFOUND: 2,

@@ -1,41 +1,72 @@
-import { Stream, addAbortSignal, defaultMark, setDefaultMark } from 'internal/stream/base';
+import { Stream, addAbortSignal, defaultMark, destroyStream, setDefaultMark } from 'internal/stream/base';
 import { checkOptions } from 'internal/stream/helpers';
 import { Readable } from 'internal/stream/readable';
 import { Writable } from 'internal/stream/writable';
 import { Duplex, PassThrough, Transform } from 'internal/stream/duplex';
 import 'internal/stream/adapters';
 import { finished, pipeline } from 'internal/stream/pipeline';
+import { webInside, webKind } from 'internal/stream/web';
 import promises from 'node:stream/promises';
 import { Bytes as Buffer } from 'internal/buffer';
 import { coded, wrongValue } from 'internal/errors';
 import { nextTick } from 'internal/ticks';
 
 export { defaultMark as getDefaultHighWaterMark, setDefaultMark as setDefaultHighWaterMark };
+/** What a stream of the web's is asked, else what one of Node's is. */
+const ask = (stream, web, node) => {
+  const inside = webInside(stream);
+  return inside ? web(inside) : node();
+};
 export const isReadable = (stream) =>
-  !!stream?._readableState && !stream.destroyed && !stream._readableState.endEmitted;
+  ask(
+    stream,
+    ({ state }) => (webKind(stream) === 'readable' ? state === 'readable' : null),
+    () => {
+      if (typeof stream?.readable !== 'boolean') return null;
+      return !stream.destroyed && stream.readable && !stream._readableState?.endEmitted;
+    },
+  );
 export const isWritable = (stream) =>
-  !!stream?._writableState && !stream.destroyed && !stream._writableState.ending;
-export const isErrored = (stream) => !!stream?.errored;
+  ask(
+    stream,
+    ({ state }) => (webKind(stream) === 'writable' ? state === 'writable' : null),
+    () => {
+      if (typeof stream?.writable !== 'boolean') return null;
+      return !stream.destroyed && stream.writable && !stream._writableState?.ending;
+    },
+  );
+export const isErrored = (stream) =>
+  ask(
+    stream,
+    ({ state }) => state === 'errored',
+    () => !!stream?.errored,
+  );
 export const isDisturbed = (stream) => Readable.isDisturbed(stream);
-export const destroy = (stream, error) => stream.destroy(error);
+export const destroy = destroyStream;
+const isStream = (value) => !!(value?._readableState || value?._writableState);
 export const isDestroyed = (stream) =>
   isStream(stream) ? !!(stream.destroyed || stream._readableState?.destroyed) : null;
-const isStream = (value) => !!(value?._readableState || value?._writableState);
 
 // What packages that bring their own streams read.
 export const _isArrayBufferView = ArrayBuffer.isView;
 export const _isUint8Array = (value) => value instanceof Uint8Array;
 export const _uint8ArrayToBuffer = (bytes) => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 
+/** The chunks of the web's streams are any values. */
+const ofAnything = (part) =>
+  webKind(part) === 'transform' ? Duplex.fromWeb(part, { objectMode: true }) : Duplex.from(part);
+
 /** One stream of several, each piped into the next: it writes to the first and reads from the last. */
 export function compose(...given) {
   if (given.length === 0)
     throw coded(TypeError, 'ERR_MISSING_ARGS', 'The "streams" argument must be specified');
-  const parts = given.map((part) => (isStream(part) ? part : Duplex.from(part)));
+  const parts = given.map((part) => (isStream(part) ? part : ofAnything(part)));
   parts.forEach((part, at) => {
-    if (at < parts.length - 1 && !part._readableState)
+    const kind = webKind(given[at]);
+    if (at < parts.length - 1 && (kind === 'writable' || !part._readableState))
       throw wrongValue(`streams[${at}]`, given[at], 'must be readable');
-    if (at > 0 && !part._writableState) throw wrongValue(`streams[${at}]`, given[at], 'must be writable');
+    if (at > 0 && (kind === 'readable' || !part._writableState))
+      throw wrongValue(`streams[${at}]`, given[at], 'must be writable');
   });
   if (parts.length === 1) return parts[0];
   const [first] = parts;
@@ -55,7 +86,8 @@ export function compose(...given) {
 
 Readable.prototype.compose = function compose_(stream, options) {
   checkOptions(options);
-  if (isStream(stream) && !stream._writableState) throw wrongValue('stream', stream, 'must be writable');
+  if ((isStream(stream) && !stream._writableState) || webKind(stream) === 'readable')
+    throw wrongValue('stream', stream, 'must be writable');
   const made = compose(this, stream);
   if (options?.signal) addAbortSignal(options.signal, made);
   return made;

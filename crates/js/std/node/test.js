@@ -1,5 +1,6 @@
-import { after, afterEach, before, beforeEach, mock, suite, test } from 'internal/test';
+import { after, afterEach, before, beforeEach, mock, register, suite, test } from 'internal/test';
 
+export const assert = { register };
 export { after, afterEach, before, beforeEach, mock, suite, test };
 export { suite as describe, test as it };
 

@@ -1,6 +1,4 @@
-import { absent } from 'internal/absent';
-
-export const createTracing = absent('trace_events.createTracing', 'use node:diagnostics_channel');
+export const createTracing = undefined;
 export const getEnabledCategories = () => undefined;
 
-export default { createTracing, getEnabledCategories };
+export default { getEnabledCategories };

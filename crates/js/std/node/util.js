@@ -1,7 +1,6 @@
 import { checkFunction, checkString, coded, wrongType, wrongValue } from 'internal/errors';
 import { format, formatWithOptions } from 'internal/format';
 import { inspect } from 'internal/inspect';
-import { absent } from 'internal/absent';
 import { deepEqual } from 'internal/deep-equal';
 import { parseArgs } from 'internal/parse-args';
 import { TextDecoder, TextEncoder } from 'internal/text';
@@ -194,7 +193,7 @@ export function getCallSites(most = 8) {
 export const transferableAbortController = () => new AbortController();
 export const transferableAbortSignal = (signal) => signal;
 export const setTraceSigInt = () => {};
-export const diff = absent('util.diff', 'use the package diff');
+export const diff = undefined;
 
 export class MIMEType {
   #type;
@@ -265,7 +264,6 @@ export default {
   debug: debuglog,
   debuglog,
   deprecate,
-  diff,
   format,
   formatWithOptions,
   getCallSites,

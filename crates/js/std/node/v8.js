@@ -3,11 +3,10 @@
 import { absent } from 'internal/absent';
 import { Deserializer, Serializer, deserialize, serialize } from 'internal/serialize';
 
-const instead = 'the host measures the memory of plugins; use process.memoryUsage';
-
-export const getHeapSnapshot = absent('v8.getHeapSnapshot', instead);
-export const writeHeapSnapshot = absent('v8.writeHeapSnapshot', instead);
-export const queryObjects = absent('v8.queryObjects', instead);
+// The host measures the memory of plugins.
+export const getHeapSnapshot = undefined;
+export const writeHeapSnapshot = undefined;
+export const queryObjects = undefined;
 export const DefaultSerializer = Serializer;
 export const DefaultDeserializer = Deserializer;
 
@@ -40,11 +39,11 @@ export const getHeapCodeStatistics = () => ({
 });
 export const cachedDataVersionTag = () => 0;
 export const setFlagsFromString = absent('v8.setFlagsFromString', 'the engine has no flags');
-export const setHeapSnapshotNearHeapLimit = absent('v8.setHeapSnapshotNearHeapLimit', instead);
+export const setHeapSnapshotNearHeapLimit = undefined;
 export const isStringOneByteRepresentation = (text) => /^[\0-\xff]*$/.test(text);
-export const getCppHeapStatistics = absent('v8.getCppHeapStatistics', instead);
-export const GCProfiler = absent('v8.GCProfiler', instead);
-export const startCpuProfile = absent('v8.startCpuProfile', instead);
+export const getCppHeapStatistics = undefined;
+export const GCProfiler = undefined;
+export const startCpuProfile = undefined;
 export const takeCoverage = () => {};
 export const stopCoverage = () => {};
 export const startupSnapshot = { isBuildingSnapshot: () => false };
@@ -57,24 +56,17 @@ export default {
   DefaultDeserializer,
   DefaultSerializer,
   Deserializer,
-  GCProfiler,
   Serializer,
   cachedDataVersionTag,
   deserialize,
-  getCppHeapStatistics,
   getHeapCodeStatistics,
-  getHeapSnapshot,
   getHeapSpaceStatistics,
   getHeapStatistics,
   isStringOneByteRepresentation,
   promiseHooks,
-  queryObjects,
   serialize,
   setFlagsFromString,
-  setHeapSnapshotNearHeapLimit,
-  startCpuProfile,
   startupSnapshot,
   stopCoverage,
   takeCoverage,
-  writeHeapSnapshot,
 };

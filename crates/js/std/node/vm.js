@@ -1,14 +1,13 @@
 // Scripts in the plugin's own realm.
 
 import native from 'native/vm';
-import { absent } from 'internal/absent';
 import { checkString } from 'internal/errors';
 import { createContext, isContext, runInContext as run } from 'internal/vm-contexts';
 
 const named = (options) =>
   typeof options === 'string' ? options : (options?.filename ?? 'evalmachine.<anonymous>');
 
-export const measureMemory = absent('vm.measureMemory', 'use process.memoryUsage');
+export const measureMemory = undefined;
 export { createContext, isContext };
 
 export function runInContext(code, object, options) {
@@ -64,7 +63,6 @@ export default {
   constants,
   createContext,
   isContext,
-  measureMemory,
   runInContext,
   runInNewContext,
   runInThisContext,

@@ -1,4 +1,3 @@
-import { absent } from 'internal/absent';
 import {
   BroadcastChannel,
   MessageChannel,
@@ -9,11 +8,8 @@ import {
 import { SHARE_ENV, Worker } from 'internal/worker';
 import { thread } from 'internal/worker-state';
 
-export const moveMessagePortToContext = absent('worker_threads.moveMessagePortToContext');
-export const postMessageToThread = absent(
-  'worker_threads.postMessageToThread',
-  'send messages with worker.postMessage, or through a MessagePort',
-);
+export const moveMessagePortToContext = undefined;
+export const postMessageToThread = undefined;
 export const isMainThread = thread.isMain;
 export const isInternalThread = false;
 export const parentPort = thread.port;
@@ -50,9 +46,7 @@ export default {
   isMarkedAsUntransferable,
   markAsUncloneable,
   markAsUntransferable,
-  moveMessagePortToContext,
   parentPort,
-  postMessageToThread,
   receiveMessageOnPort,
   resourceLimits,
   setEnvironmentData,

@@ -1,6 +1,5 @@
 import { setImmediate } from 'internal/timers';
 import native from 'native/zlib';
-import { absent } from 'internal/absent';
 import { Bytes } from 'internal/buffer';
 import { Transform } from 'node:stream';
 import { checkFunction, coded, missing, outOfRange, wrongType } from 'internal/errors';
@@ -437,7 +436,7 @@ export function crc32(data, value = 0) {
 const [brotliCompressSync, brotliCompress] = atOnce('brotliCompress');
 const [brotliDecompressSync, brotliDecompress] = atOnce('brotliDecompress');
 
-// What packages read when they are imported; there is no zstd.
+// There is no zstd, and packages ask.
 const [
   ZstdCompress,
   ZstdDecompress,
@@ -447,16 +446,7 @@ const [
   zstdCompressSync,
   zstdDecompress,
   zstdDecompressSync,
-] = [
-  'ZstdCompress',
-  'ZstdDecompress',
-  'createZstdCompress',
-  'createZstdDecompress',
-  'zstdCompress',
-  'zstdCompressSync',
-  'zstdDecompress',
-  'zstdDecompressSync',
-].map((name) => absent(`zlib.${name}`, 'use gzip or brotli'));
+] = [];
 
 export {
   ZstdCompress,
@@ -496,8 +486,6 @@ const zlib = {
   Inflate,
   InflateRaw,
   Unzip,
-  ZstdCompress,
-  ZstdDecompress,
   brotliCompress,
   brotliCompressSync,
   brotliDecompress,
@@ -514,8 +502,6 @@ const zlib = {
   createInflate,
   createInflateRaw,
   createUnzip,
-  createZstdCompress,
-  createZstdDecompress,
   deflate,
   deflateRaw,
   deflateRawSync,
@@ -530,10 +516,6 @@ const zlib = {
   inflateSync,
   unzip,
   unzipSync,
-  zstdCompress,
-  zstdCompressSync,
-  zstdDecompress,
-  zstdDecompressSync,
 };
 // As Node once had them, and packages still read them.
 for (const name of Object.keys(constants)) {

@@ -170,7 +170,7 @@ async fn what_cannot_be_imported_says_why() {
     };
     insta::assert_snapshot!(refused("a.mjs", "import './none.js'").await, @"Cannot find module '<dir>/none.js' imported from <dir>/a.mjs");
     insta::assert_snapshot!(refused("b.mjs", "import x from 'not-installed'").await, @"Cannot find package 'not-installed' imported from <dir>/b.mjs");
-    insta::assert_snapshot!(refused("e.mjs", "import x from 'https://example.com/a.js'").await, @"https://example.com/a.js cannot be imported: only files and packages can, by path or by name");
+    insta::assert_snapshot!(refused("e.mjs", "import x from 'https://example.com/a.js'").await, @"https://example.com/a.js cannot be imported: only files, packages and data: URLs can, by path, by name or by URL");
     insta::assert_snapshot!(refused("f.mjs", "import x from 'node:nonsense'").await, @"the engine plugins run on does not have Node's module node:nonsense imported from <dir>/f.mjs");
     insta::assert_snapshot!(refused("d.mjs", "import x from 'sqlite'").await, @"the engine plugins run on does not have Node's module node:sqlite imported from <dir>/d.mjs");
     insta::assert_snapshot!(refused("g.mjs", "export const a = ;").await, @"unexpected token in expression: ';' (<dir>/g.mjs:1:18)");
@@ -179,9 +179,9 @@ async fn what_cannot_be_imported_says_why() {
     insta::assert_snapshot!(refused("i.mjs", "import a from './i.json'").await, @"<dir>/i.json is not JSON: SyntaxError: unexpected token: '}'");
     insta::assert_snapshot!(refused("j.mjs", "import { nothing } from './k.mjs'").await, @"Cannot find module '<dir>/k.mjs' imported from <dir>/j.mjs");
     folder.write("k.mjs", "export const some = 1;");
-    insta::assert_snapshot!(refused("l.mjs", "import { nothing } from './k.mjs'").await, @"Could not find export 'nothing' in module '<dir>/k.mjs'");
+    insta::assert_snapshot!(refused("l.mjs", "import { nothing } from './k.mjs'").await, @"Could not find export 'nothing' in module '<dir>/k.mjs' imported from '<dir>/l.mjs'");
     insta::assert_snapshot!(refused("m.mjs", "throw new Error('at the top')").await, @"at the top");
-    insta::assert_snapshot!(refused("n.mjs", "import 'ostler:native/commonjs'").await, @"ostler:native/commonjs cannot be imported: only files and packages can, by path or by name");
+    insta::assert_snapshot!(refused("n.mjs", "import 'ostler:native/commonjs'").await, @"ostler:native/commonjs cannot be imported: only files, packages and data: URLs can, by path, by name or by URL");
     insta::assert_snapshot!(refused("o.mjs", "import 'native/commonjs'").await, @"Cannot find package 'native' imported from <dir>/o.mjs");
     insta::assert_snapshot!(refused("p.cjs", "require('./none')").await, @r"
 Cannot find module './none'
@@ -189,7 +189,7 @@ Require stack:
 - <dir>/p.cjs
 ");
     folder.write("node_modules/closed/package.json", r#"{ "exports": { "./a": "./a.js" } }"#);
-    insta::assert_snapshot!(refused("q.mjs", "import 'closed/b'").await, @r#""./b" is not exported under the conditions ["ostler", "node", "import", "default"] from package <dir>/node_modules/closed (see exports field in <dir>/node_modules/closed/package.json) imported from <dir>/q.mjs"#);
+    insta::assert_snapshot!(refused("q.mjs", "import 'closed/b'").await, @r#""./b" is not exported under the conditions ["ostler", "node", "import", "module-sync", "default"] from package <dir>/node_modules/closed (see exports field in <dir>/node_modules/closed/package.json) imported from <dir>/q.mjs"#);
     folder.write("r.node", "");
     insta::assert_snapshot!(refused("r.mjs", "import './r.node'").await, @"<dir>/r.node is a native addon, which the engine plugins run on cannot load");
     let gone = Loader::default().import(&folder.path().join("gone.mjs"), "plugin").await.unwrap_err();
@@ -310,4 +310,171 @@ async fn a_call_of_what_is_no_function_is_named() {
             told("not a function"),
         ])
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_makes_a_module_of_its_own() {
+    let said = say(
+        &[
+            ("tell.mjs", TELL),
+            ("x.mjs", "export const own = {}; export const { url, filename } = import.meta; export const near = import.meta.resolve('./y.mts?z');"),
+            ("y.mts", "export const own: object = {}; export const url: string = import.meta.url;"),
+            ("c.cjs", "module.exports = { file: __filename };"),
+            ("q?a.mjs", "export default 'a file with a question mark';"),
+            (
+                "index.mjs",
+                "import { tell } from './tell.mjs';\n\
+                 export function apply(host) { tell(host, async () => {\n\
+                   const all = [await import('./x.mjs'), await import('./x.mjs?v=1'), await import('./x.mjs?v=2/3#a'), await import(new URL('./x.mjs?v=4', import.meta.url).href), await import('./y.mts?v=1'), await import('./y.mts?v=2')];\n\
+                   return [\n\
+                     all.map(({ url }) => url), new Set(all.map(({ own }) => own)).size, all[2].filename, all[2].near,\n\
+                     (await import('./x.mjs?v=1')).own === all[1].own,\n\
+                     (await import('./c.cjs?v=1')).default === (await import('./c.cjs')).default, (await import('./c.cjs?v=1')).file,\n\
+                     (await import(new URL('./q%3Fa.mjs', import.meta.url).href)).default,\n\
+                     await import('./gone.mjs?v=1').catch(({ code }) => code),\n\
+                   ];\n\
+                 }); }",
+            ),
+        ],
+        "index.mjs",
+    )
+    .await
+    .unwrap();
+    let urls = ["x.mjs", "x.mjs?v=1", "x.mjs?v=2/3#a", "x.mjs?v=4", "y.mts?v=1", "y.mts?v=2"]
+        .map(|name| format!("file:///{name}"));
+    assert_eq!(
+        said,
+        json!([
+            urls,
+            6,
+            "/x.mjs",
+            "file:///y.mts?z",
+            true,
+            true,
+            "/c.cjs",
+            "a file with a question mark",
+            "ERR_MODULE_NOT_FOUND"
+        ])
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn data_urls_and_webassembly_are_imported() {
+    let folder = Folder::new();
+    let loader = Loader::default();
+    // (module (import "./m.mjs" "f" (func (result i32))) (global (export "x") i32 i32.const 5) (export "g" (func 0)))
+    let wasm: &[u8] = b"\0asm\x01\0\0\0\x01\x05\x01\x60\0\x01\x7f\x02\x0d\x01\x07./m.mjs\x01f\0\0\x06\x06\x01\x7f\0\x41\x05\x0b\x07\x09\x02\x01g\0\0\x01x\x03\0";
+    folder.write("m.mjs", "export const f = () => 42;");
+    std::fs::write(folder.path().join("some.wasm"), wasm).unwrap();
+    std::fs::write(folder.path().join("bad.wasm"), b"\0asm\x02\0\0\0").unwrap();
+    let path = folder.write(
+        "index.mjs",
+        "import { createRequire } from 'node:module';\n\
+         const failed = (error) => error.message;\n\
+         const run = async () => {\n\
+           const { g, x } = await import('./some.wasm');\n\
+           return [\n\
+             g(), x,\n\
+             (await import('data:text/javascript,export default 1')).default,\n\
+             (await import('data:text/javascript;base64,' + btoa('import path from \"node:path\"; export default [path.sep, import.meta.url.slice(0, 9)]'))).default,\n\
+             (await import('data:application/json,{\"a\":[1]}', { with: { type: 'json' } })).default.a,\n\
+             await import('data:text/javascript,import \"./m.mjs\"').catch(failed),\n\
+             await import('data:text/css,a').catch(failed), await import('data:nothing').catch(failed),\n\
+             await import('./bad.wasm').catch(failed),\n\
+             (() => { try { createRequire(import.meta.url)('./some.wasm'); } catch (error) { return failed(error); } })(),\n\
+           ];\n\
+         };\n\
+         export const apply = (host) => host.registerTool({ definition: { name: 'say' }, run });",
+    );
+    let plugin = loader.load(&path, "plugin", Value::Null).await.unwrap();
+    let said = without(plugin.run("say", Value::Null).await.unwrap(), &folder);
+    let bad = said[8].as_str().unwrap();
+    assert!(bad.starts_with("/bad.wasm: "), "{bad}");
+    assert_eq!(
+        said.as_array().unwrap()[..8],
+        [
+            json!(42),
+            json!(5),
+            json!(1),
+            json!(["/", "data:text"]),
+            json!([1]),
+            json!("./m.mjs cannot be imported from a data: URL: only built-in modules and whole URLs can"),
+            json!(
+                "data:text/css,a has the media type \"text/css\", which cannot be imported; text/javascript, application/json and application/wasm can"
+            ),
+            json!("data:nothing is not a data: URL that can be read"),
+        ]
+    );
+    assert_eq!(said[9], "/some.wasm is a WebAssembly module, which require cannot load; import it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_may_contain_u0000_and_an_error_the_whole_path() {
+    let deep = "a-folder-with-a-long-name/and-another-one-below-it/and-a-third-one-that-makes-it-long";
+    let said = say(
+        &[
+            ("tell.mjs", TELL),
+            ("nul.mjs", "// \0\nexport const length = 'a\0b'.length + `\0`.length + /\0/.source.length; export const line = new Error().stack.includes('nul.mjs:2');"),
+            ("nul.cjs", "module.exports = 'a\0b';"),
+            (&format!("{deep}/one.mjs"), "export { missing as other } from './two.mjs';"),
+            (&format!("{deep}/two.mjs"), "export const there = 1;"),
+            (&format!("{deep}/three.mjs"), "import { aVeryLongNameThatIsLongerThanWhatTheEngineShowsOfItInItsMessages } from './two.mjs';"),
+            (
+                "index.mjs",
+                &format!(
+                    "import {{ tell }} from './tell.mjs';\nimport * as nul from './nul.mjs';\nimport text from './nul.cjs';\nimport vm from 'node:vm';\n\
+                     export function apply(host) {{ tell(host, async () => [\n\
+                       nul.length, nul.line, text.length, vm.runInThisContext('\"a\\0b\".length'),\n\
+                       await import('./{deep}/one.mjs').catch(({{ message }}) => message), await import('./{deep}/three.mjs').catch(({{ message }}) => message),\n\
+                     ]); }}"
+                ),
+            ),
+        ],
+        "index.mjs",
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        said,
+        json!([
+            5,
+            true,
+            3,
+            3,
+            format!(
+                "Could not find export 'missing' in module '/{deep}/two.mjs' imported from '/{deep}/one.mjs'"
+            ),
+            format!(
+                "Could not find export 'aVeryLongNameThatIsLongerThanWhatTheEngineShowsOfItInItsMessages' in module '/{deep}/two.mjs' imported from '/{deep}/three.mjs'"
+            ),
+        ])
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_is_required_from_and_the_condition_for_both_kinds_is_taken() {
+    let said = say(
+        &[
+            ("tell.mjs", TELL),
+            ("sub/e.cjs", "module.exports = 5;"),
+            ("node_modules/dual/package.json", r#"{ "exports": { "module-sync": "./sync.mjs", "default": "./other.mjs" } }"#),
+            ("node_modules/dual/sync.mjs", "export default 'sync';"),
+            ("node_modules/dual/other.mjs", "export default 'other';"),
+            (
+                "index.mjs",
+                "import { tell } from './tell.mjs';\nimport dual from 'dual';\nimport { createRequire } from 'node:module';\n\
+                 export function apply(host) { tell(host, async () => {\n\
+                   const url = new URL('./sub/', import.meta.url);\n\
+                   const from = [url, url.href, url.pathname, url.pathname + 'nothing.js'].map((from) => createRequire(from)('./e.cjs'));\n\
+                   const wrong = ['./x', 5, undefined, 'http://a/b', {}].map((from) => { try { createRequire(from); } catch ({ code, message }) { return [code, message]; } });\n\
+                   return [from, dual, createRequire(import.meta.url)('dual').default, wrong.map(([code]) => code), wrong[0][1]];\n\
+                 }); }",
+            ),
+        ],
+        "index.mjs",
+    )
+    .await
+    .unwrap();
+    let why = "The argument 'filename' must be a file URL object, file URL string, or absolute path string. Received './x'";
+    assert_eq!(said, json!([[5, 5, 5, 5], "sync", "sync", vec!["ERR_INVALID_ARG_VALUE"; 5], why]));
 }

@@ -56,7 +56,7 @@ macro_rules! same_as_node {
 }
 
 same_as_node! {
-    assert async_hooks buffer child ciphers crypto crypto_groups events fs honest http http1 http_left http2_server interfaces internals intl intl_rounding keys legacy messaging net patched path perf process stream streams text timers tls util v8 vm web webassembly webcrypto workers zlib
+    assert async_hooks buffer child ciphers crypto crypto_groups events fs honest http http1 http_left http2_server http2_settings interfaces internals intl intl_rounding keys legacy messaging net patched path perf process regexp_sets stdio stream stream_web streams text timers tls util v8 vm web webassembly wasm_realms webcrypto workers zlib
 }
 
 /// Packages start `process.execPath` with a script: it is a Node where `PATH` names one, and this program is not started

@@ -29,10 +29,11 @@ async fn every_module_may_be_the_first() {
     for name in surface.modules.keys() {
         let own = name == SDK;
         let spellings = if own { vec![name.clone()] } else { vec![format!("node:{name}"), name.clone()] };
+        let undefined = json!(surface.undefined.get(name).cloned().unwrap_or_default());
         let packages = ["sea", "sqlite", "test", "test/reporters"];
         for module in spellings.iter().filter(|module| !packages.contains(&module.as_str())) {
             let all = format!(
-                "return Object.keys(all).every((key) => all[key] !== undefined) && ({own} || all.default !== undefined);"
+                "return Object.keys(all).every((key) => all[key] !== undefined || {undefined}.includes(key)) && ({own} || all.default !== undefined);"
             );
             for (imports, read) in [
                 (format!("import * as all from '{module}';"), all.as_str()),
@@ -85,6 +86,37 @@ async fn what_is_listed_is_there() {
         called += said[0].as_u64().unwrap();
     }
     assert!(called > 400, "{called} functions were called");
+}
+
+/// Packages ask whether it is there, of a module as a whole as of a name.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_undefined_is_no_member_of_the_module() {
+    let surface = ostler_js::surface().await.unwrap_or_else(|thrown| panic!("{}", thrown.for_log()));
+    for (name, undefined) in &surface.undefined {
+        let said = run(
+            &format!("import * as all from 'node:{name}';"),
+            &format!("return {}.filter((each) => all[each] !== undefined || typeof all.default[each] === 'function');", json!(undefined)),
+        )
+        .await;
+        assert_eq!(said, json!([]), "{name}");
+    }
+    let asked = [
+        "module.registerHooks",
+        "module.register",
+        "zlib.createZstdDecompress",
+        "fs.lutimes",
+        "process.report",
+    ];
+    for (name, export) in asked.map(|asked| asked.split_once('.').unwrap()) {
+        assert!(surface.undefined[name].iter().any(|known| known == export), "{name}.{export}");
+    }
+    let said = run(
+        "import { spawn } from 'node:child_process';",
+        "const child = spawn('true'); await new Promise((done) => child.on('close', done));\n\
+         return typeof child.send;",
+    )
+    .await;
+    assert_eq!(said, json!("undefined"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

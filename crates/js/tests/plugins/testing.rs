@@ -70,11 +70,106 @@ async fn tests_run_in_order_and_say_how_they_ended() {
     Passed suite > calls back
     Passed has more > one
     Failed has more > two TypeError: not two
-    Skipped has more
+    Failed has more Error: 1 subtest failed
     Passed mocks
     Passed order
     ");
     assert!(seen[1].at.as_ref().unwrap().contains("some.test.ts:6"), "{:?}", seen[1].at);
+}
+
+/// The outcomes and errors are those of Node.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_plans_waits_asserts_and_has_subtests() {
+    let seen = results(
+        "import test from 'node:test';\n\
+         const fails = () => { throw new TypeError('no'); };\n\
+         test('parent', async (t) => { await t.test('child', fails); });\n\
+         test('unawaited', (t) => { t.test('one', fails); t.test('two', fails); });\n\
+         test('grandparent', (t) => t.test('parent', (t) => t.test('child', fails)));\n\
+         test('sound', async (t) => { await t.test('child', () => {}); await t.test('left out', { skip: true }, fails); });\n\
+         test('skipped', async (t) => { t.skip('enough'); globalThis.ran = true; });\n\
+         test('ran on', (t) => t.assert.equal(globalThis.ran, true));\n\
+         test('planned', (t) => { t.plan(2); t.assert.equal(1, 1); t.test('child', () => {}); });\n\
+         test('too few', (t) => { t.plan(2); t.assert.ok(1); });\n\
+         test('too many', (t) => { t.plan(1); t.assert.ok(1); t.assert.ok(1); });\n\
+         test('awaited', (t) => { t.plan(1, { wait: true }); setTimeout(() => t.assert.ok(1), 2); });\n\
+         test('awaited in vain', (t) => { t.plan(1, { wait: 5 }); });\n\
+         test('twice', (t) => { t.plan(1); t.plan(1); });\n\
+         test('waits', async (t) => { let n = 0; t.assert.equal(await t.waitFor(() => { n += 1; if (n < 3) throw new Error('not yet'); return n; }, { interval: 1 }), 3); });\n\
+         test('waits in vain', (t) => t.waitFor(fails, { interval: 1, timeout: 5 }));\n\
+         test('asserts', (t) => { t.assert.throws(fails, TypeError); t.assert.partialDeepStrictEqual({ a: 1, b: 2 }, { a: 1 }); t.assert.deepEqual([1], [2]); });\n\
+         test.assert; import { assert } from 'node:test'; assert.register('even', (n) => { if (n % 2) throw new RangeError(`${n} is odd`); });\n\
+         test('registered', (t) => { t.assert.even(2); t.assert.even(3); });\n",
+    )
+    .await;
+    let lines: Vec<String> = seen
+        .iter()
+        .map(|test| {
+            let why = test.why.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
+            format!("{:?} {}: {why}", test.outcome, test.name).trim_end_matches([' ', ':']).to_owned()
+        })
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    Failed parent > child: TypeError: no
+    Failed parent: Error: 1 subtest failed
+    Failed unawaited > one: TypeError: no
+    Failed unawaited > two: TypeError: no
+    Failed unawaited: Error: 2 subtests failed
+    Failed grandparent > parent > child: TypeError: no
+    Failed grandparent > parent: Error: 1 subtest failed
+    Failed grandparent: Error: 1 subtest failed
+    Passed sound > child
+    Skipped sound > left out
+    Passed sound
+    Skipped skipped
+    Passed ran on
+    Passed planned > child
+    Passed planned
+    Failed too few: Error: plan expected 2 assertions but received 1
+    Failed too many: Error: plan expected 1 assertions but received 2
+    Passed awaited
+    Failed awaited in vain: Error: plan timed out after 5ms with 0 assertions when expecting 1
+    Failed twice: Error: cannot set plan more than once
+    Passed waits
+    Failed waits in vain: Error: waitFor() timed out
+    Failed asserts: AssertionError: Expected values to be loosely deep-equal
+    Failed registered: RangeError: 3 is odd
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_every_kind_are_replaced_until_a_test_ends() {
+    let seen = results(
+        "import test from 'node:test';\n\
+         class Base { #n = 1; get n() { return this.#n; } set n(n) { this.#n = n; } say(word) { return `own ${word}`; } }\n\
+         const one = new Base();\n\
+         const plain = { value: 1, get: () => 'get' };\n\
+         test('replaces', (t) => {\n\
+           const { mock, assert } = t;\n\
+           const getter = mock.getter(Base.prototype, 'n', () => 5);\n\
+           assert.equal(one.n, 5); one.n = 7; assert.equal(getter.mock.callCount(), 1); getter.mock.restore();\n\
+           const seen = []; const setter = mock.setter(Base.prototype, 'n', (n) => { seen.push(n); });\n\
+           one.n = 9; assert.deepEqual([seen, setter.mock.calls[0].arguments], [[9], [9]]);\n\
+           const say = mock.method(one, 'say', { times: 1 });\n\
+           assert.deepEqual([one.say('a'), one.say('b'), say.mock.callCount()], ['own a', 'own b', 1]);\n\
+           const value = mock.property(plain, 'value', 2);\n\
+           plain.value += 1; assert.deepEqual([plain.value, value.mock.accessCount(), value.mock.accesses.map(({ type, value }) => [type, value])], [3, 3, [['get', 2], ['set', 3], ['get', 3]]]);\n\
+           value.mock.mockImplementationOnce(8); assert.deepEqual([plain.value, plain.value], [8, 3]);\n\
+           const spy = mock.fn((n) => n); spy.mock.mockImplementationOnce(() => 'once', 1);\n\
+           assert.deepEqual([spy(1), spy(2), spy(3)], [1, 'once', 3]);\n\
+           const Made = mock.fn(class { constructor(n) { this.n = n; } }); assert.equal(new Made(4).n, 4); assert.equal(Made.mock.calls[0].this.n, 4);\n\
+           mock.method(plain, 'get', () => 'other'); assert.equal(plain.get(), 'other');\n\
+           for (const wrong of [() => mock.method(plain, 'none'), () => mock.getter(plain, 'get'), () => mock.property(plain, 'none'), () => mock.getter(one, 'n', { getter: false })]) assert.throws(wrong, { code: 'ERR_INVALID_ARG_VALUE' });\n\
+         });\n\
+         test('restores', ({ assert }) => {\n\
+           assert.deepEqual([one.n, one.say('c'), Object.keys(one), plain.value, plain.get(), Object.getOwnPropertyDescriptor(plain, 'value').value], [7, 'own c', [], 1, 'get', 1]);\n\
+         });\n",
+    )
+    .await;
+    for test in &seen {
+        assert_eq!(test.why, None, "{}", test.name);
+    }
+    assert_eq!(seen.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,15 @@ export interface TestContext {
     diagnostic(message: string): void;
     skip(message?: string): void;
     todo(message?: string): void;
+    /** A subtest. This test fails with it, and waits for it. */
+    test: Declare<TestFunction>;
+    /** The number of assertions of `assert` and of subtests; with `wait`, in milliseconds, they may come late. */
+    plan(count: number, options?: { wait?: boolean | number }): void;
+    /** The functions of `node:assert`, which `plan` counts. */
+    assert: Record<string, (...values: any[]) => any>;
+    /** Calls a function until it does not throw; fails after `timeout` milliseconds (1000). */
+    waitFor<T>(condition: () => T | Promise<T>, options?: { interval?: number; timeout?: number }): Promise<T>;
+    after(run: () => void | Promise<void>): void;
     /** What this test replaces; it is restored when the test ends. */
     mock: MockTracker;
 }
@@ -53,6 +62,7 @@ export type Mock<F extends Callable> = F & {
         callCount(): number;
         resetCalls(): void;
         mockImplementation(implementation: F): void;
+        mockImplementationOnce(implementation: F, onCall?: number): void;
         restore(): void;
     };
 };
@@ -77,6 +87,12 @@ export interface MockTracker {
         name: K,
         implementation?: T[K],
     ): T[K] extends Callable ? Mock<T[K]> : never;
+    getter<T extends object, K extends keyof T>(object: T, name: K, implementation?: () => T[K]): Mock<() => T[K]>;
+    setter<T extends object, K extends keyof T>(
+        object: T,
+        name: K,
+        implementation?: (value: T[K]) => void,
+    ): Mock<(value: T[K]) => void>;
     restoreAll(): void;
     reset(): void;
 }

@@ -273,7 +273,10 @@ fn row<'js>(ctx: &Ctx<'js>, frame: Frame) -> Result<Value<'js>> {
             let flat: Vec<u32> = settings.into_iter().flat_map(|(id, value)| [id.into(), value]).collect();
             row.set(1, flat)?;
         }
-        Frame::SettingsAck => row.set(0, "acknowledged")?,
+        Frame::SettingsAck { inserted } => {
+            row.set(0, "acknowledged")?;
+            row.set(1, inserted)?;
+        }
         Frame::Ping(payload) => {
             row.set(0, "ping")?;
             row.set(1, bytes_to_js(ctx, payload)?)?;
@@ -320,7 +323,7 @@ fn ask<'js>(ctx: &Ctx<'js>, handle: &Object<'js>, session: &Shared) -> Result<()
     )
 }
 
-/// Sets `ping(bytes)`, `goaway(code, last, bytes)`, `window(size)`, `streamWindow(size)`, `windows()`, `close(code)`,
+/// Sets `ping(bytes)`, `settings(bytes)`, `goaway(code, last, bytes)`, `window(size)`, `streamWindow(size)`, `windows()`, `close(code)`,
 /// and `ended()`, which returns or throws when the session has ended.
 fn control<'js>(
     ctx: &Ctx<'js>,
@@ -334,6 +337,14 @@ fn control<'js>(
         Function::new(ctx.clone(), move |payload: Value<'js>| {
             let payload = bytes_of(&payload).unwrap_or_default();
             shared.borrow_mut().insert(scan::ping(&payload));
+        }),
+    )?;
+    let shared = wire.clone();
+    handle.set(
+        "settings",
+        Function::new(ctx.clone(), move |packed: Value<'js>| {
+            let packed = bytes_of(&packed).unwrap_or_default();
+            shared.borrow_mut().insert(scan::settings(&packed));
         }),
     )?;
     let shared = wire.clone();

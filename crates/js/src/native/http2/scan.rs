@@ -27,7 +27,10 @@ const END_HEADERS: u8 = 4;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Settings(Vec<(u16, u32)>),
-    SettingsAck,
+    /// `inserted` is set if the settings were not those of the `h2` crate.
+    SettingsAck {
+        inserted: bool,
+    },
     Ping(Bytes),
     Pong(Bytes),
     GoAway {
@@ -70,6 +73,27 @@ impl Scanner {
     /// Returns whether a frame can begin at this position.
     pub(super) fn between(&self) -> bool {
         self.skip == 0 && self.filled == 0 && !self.continued
+    }
+
+    /// Returns the number of bytes up to the end of the next head or content.
+    pub(super) fn ahead(&self) -> usize {
+        if self.skip > 0 {
+            self.skip
+        } else if self.filled < HEAD {
+            HEAD - self.filled
+        } else {
+            self.left
+        }
+    }
+
+    /// Returns whether the next byte belongs to the head of a frame.
+    pub(super) fn is_in_head(&self) -> bool {
+        self.skip == 0 && self.filled < HEAD
+    }
+
+    /// Returns whether a part of a head was scanned, and not yet the rest.
+    pub(super) fn is_head_partial(&self) -> bool {
+        self.filled > 0 && self.filled < HEAD
     }
 
     pub(super) fn scan(&mut self, mut bytes: &[u8], mut found: impl FnMut(Frame)) {
@@ -133,7 +157,7 @@ impl Scanner {
             content.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes)
         };
         match kind {
-            SETTINGS if flags & ACK != 0 => Some(Frame::SettingsAck),
+            SETTINGS if flags & ACK != 0 => Some(Frame::SettingsAck { inserted: false }),
             SETTINGS if self.is_kept() => {
                 let rows = content.chunks_exact(6).filter_map(|row| match row {
                     [high, low, value @ ..] => {
@@ -179,6 +203,16 @@ fn frame(kind: u8, content: &[u8]) -> Bytes {
 
 pub(super) fn ping(payload: &[u8]) -> Bytes {
     frame(PING, payload)
+}
+
+/// Encodes settings that are packed already.
+pub(super) fn settings(packed: &[u8]) -> Bytes {
+    frame(SETTINGS, packed)
+}
+
+/// Returns whether an encoded frame contains settings.
+pub(super) fn is_settings(frame: &[u8]) -> bool {
+    frame.get(3) == Some(&SETTINGS)
 }
 
 pub(super) fn go_away(code: u32, last: u32, data: &[u8]) -> Bytes {

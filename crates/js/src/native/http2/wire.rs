@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::scan::{Frame, PREFACE, Scanner};
+use super::scan::{Frame, PREFACE, Scanner, is_settings};
 
 /// The maximum buffered bytes per direction; beyond it, the sender waits.
 const MOST: usize = 256 << 10;
@@ -25,6 +25,10 @@ pub(super) struct Wire {
     closed: bool,
     /// Frames to insert at the next frame boundary.
     between: VecDeque<Bytes>,
+    /// The settings that the peer has not acknowledged yet, each with whether it was inserted.
+    settings: VecDeque<bool>,
+    /// The first bytes of a head, until it is known whether the `h2` crate receives its frame.
+    head: Vec<u8>,
     pub(super) received: Scanner,
     pub(super) sent: Scanner,
     reader: Option<Waker>,
@@ -49,6 +53,8 @@ impl Wire {
             outgoing: BytesMut::new(),
             closed: false,
             between: VecDeque::new(),
+            settings: VecDeque::new(),
+            head: Vec::new(),
             received: Scanner::after(received),
             sent: Scanner::after(sent),
             reader: None,
@@ -61,12 +67,38 @@ impl Wire {
     /// Receives bytes from the socket; returns the frames that are reported to JavaScript.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> Vec<Frame> {
         let mut found = Vec::new();
-        self.received.scan(bytes, |frame| found.push(frame));
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(self.received.ahead().clamp(1, rest.len()));
+            rest = after;
+            let in_head = self.received.is_in_head();
+            let before = found.len();
+            self.received.scan(part, |frame| found.push(frame));
+            if !in_head {
+                self.forward(part);
+                continue;
+            }
+            self.head.extend_from_slice(part);
+            if self.received.is_head_partial() {
+                continue;
+            }
+            let head = std::mem::take(&mut self.head);
+            match found.get_mut(before) {
+                // The `h2` crate fails for an acknowledgement of what it did not send.
+                Some(Frame::SettingsAck { inserted }) if self.settings.pop_front() == Some(true) => {
+                    *inserted = true
+                }
+                _ => self.forward(&head),
+            }
+        }
+        found
+    }
+
+    fn forward(&mut self, bytes: &[u8]) {
         if !self.closed {
             self.incoming.extend_from_slice(bytes);
             wake(&mut self.reader);
         }
-        found
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -112,6 +144,9 @@ impl Wire {
             return;
         }
         while let Some(frame) = self.between.pop_front() {
+            if is_settings(&frame) {
+                self.settings.push_back(true);
+            }
             self.outgoing.extend_from_slice(&frame);
         }
         if !self.outgoing.is_empty() {
@@ -166,7 +201,12 @@ impl AsyncWrite for End {
             return Poll::Pending;
         }
         wire.outgoing.extend_from_slice(bytes);
-        wire.sent.scan(bytes, |_| ());
+        let Wire { sent, settings, .. } = &mut *wire;
+        sent.scan(bytes, |frame| {
+            if matches!(frame, Frame::Settings(_)) {
+                settings.push_back(false);
+            }
+        });
         wake(&mut wire.taker);
         wire.fit();
         Poll::Ready(Ok(bytes.len()))

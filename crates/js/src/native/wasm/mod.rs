@@ -16,7 +16,7 @@ use std::fmt;
 
 use rquickjs::{Ctx, Object, Result};
 use wasmi::errors::{ErrorKind, HostError};
-use wasmi::{CompilationMode, Config, Engine, TrapCode, Val};
+use wasmi::{CompilationMode, Config, CustomFuelCosts, Engine, TrapCode, Val};
 
 use super::natives;
 
@@ -30,6 +30,13 @@ thread_local! {
         config
             .consume_fuel(true)
             .compilation_mode(CompilationMode::LazyTranslation)
+            // A call that runs out of fuel while a function is translated cannot be resumed. The translation of a whole module
+            // is short beside a limit.
+            .fuel_cost(CustomFuelCosts {
+                bytes_copied_per_fuel: 64,
+                fuel_per_bytes_translated: 0,
+                fuel_per_bytes_validated: 0,
+            })
             .set_max_recursion_depth(20_000);
         // A separate call: it panics for a height below the minimum, and this one is above.
         config.set_max_stack_height(4 << 20);
@@ -95,6 +102,7 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         "resume": realm::resume,
         "abandon": realm::abandon,
         "signature": realm::signature,
+        "hostFunction": realm::host,
         "newMemory": realm::new_memory,
         "growMemory": realm::grow_memory,
         "buffer": buffers::buffer,

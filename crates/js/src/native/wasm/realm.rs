@@ -246,6 +246,24 @@ pub(super) fn instantiate<'js>(
     Ok(answer.into_value())
 }
 
+/// Creates a function that calls the import `slot` of JavaScript; returns its number.
+pub(super) fn host<'js>(
+    ctx: Ctx<'js>,
+    realm: Class<'js, RealmRef>,
+    parameters: Vec<String>,
+    results: Vec<String>,
+    slot: u32,
+) -> Result<u32> {
+    let realm = realm.borrow().0.clone();
+    realm.take_small(&ctx, 1)?;
+    let types = |names: Vec<String>| names.iter().map(|name| type_of(name)).collect::<Option<Vec<_>>>();
+    let (Some(parameters), Some(results)) = (types(parameters), types(results)) else {
+        return Err(type_error(&ctx, "type incompatibility when transforming from/to JS"));
+    };
+    let function = host_function(&realm, FuncType::new(parameters, results), slot);
+    Ok(realm.number_of(function))
+}
+
 fn host_function(realm: &Realm, kind: FuncType, slot: u32) -> Func {
     let mut imports = realm.imports.borrow_mut();
     let number = count(imports.len());
@@ -256,8 +274,8 @@ fn host_function(realm: &Realm, kind: FuncType, slot: u32) -> Func {
     })
 }
 
-/// Calls a function: returns `[0, results…]`, `[1, import, arguments…]` if JavaScript has to be called first, or the
-/// error to throw.
+/// Calls a function: returns `[0, results…]`, `[1, import, arguments…]` if JavaScript has to be called first,
+/// `[2, import, arguments…]` if the function is itself an import, or the error to throw.
 pub(super) fn call<'js>(
     ctx: Ctx<'js>,
     realm: Class<'js, RealmRef>,
@@ -344,23 +362,32 @@ fn drive<'js>(
                 let Some(asked) = suspended.host_error().downcast_ref::<Asked>() else {
                     return failed(ctx, suspended.host_error());
                 };
-                let answer = Array::new(ctx.clone())?;
-                answer.set(0, 1)?;
-                answer.set(1, asked.import)?;
-                for (at, value) in asked.arguments.iter().enumerate() {
-                    answer.set(at + 2, realm.to_js(ctx, value)?)?;
-                }
+                let answer = asking(ctx, realm, 1, asked)?;
                 let kind = realm.imports.borrow().get(index(asked.import)).cloned();
                 let answers = kind.map(|kind| kind.results().to_vec()).unwrap_or_default();
                 realm.waiting.borrow_mut().push(Waiting { call: suspended, answers, outputs });
-                return Ok(answer.into_value());
+                return Ok(answer);
             }
             Err(error) => {
                 buffers::refresh(ctx, realm, buffers)?;
-                return failed(ctx, &error);
+                return match error.downcast_ref::<Asked>() {
+                    Some(asked) => asking(ctx, realm, 2, asked),
+                    None => failed(ctx, &error),
+                };
             }
         }
     }
+}
+
+/// Returns the call of an import that JavaScript makes.
+fn asking<'js>(ctx: &Ctx<'js>, realm: &Realm, kind: i32, asked: &Asked) -> Result<Value<'js>> {
+    let answer = Array::new(ctx.clone())?;
+    answer.set(0, kind)?;
+    answer.set(1, asked.import)?;
+    for (at, value) in asked.arguments.iter().enumerate() {
+        answer.set(at + 2, realm.to_js(ctx, value)?)?;
+    }
+    Ok(answer.into_value())
 }
 
 /// Returns whether the plugin exceeds its time or memory limit.

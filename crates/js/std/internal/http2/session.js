@@ -15,6 +15,7 @@ import {
   checkSettings,
   defaultSettings,
   learn,
+  pack,
   refusal,
 } from 'internal/http2/common';
 
@@ -43,7 +44,9 @@ export class Http2Session extends EventEmitter {
   #streams = new Map();
   #pending = new Set();
   #pings = [];
+  /** Settings that the peer has not acknowledged: those that the native side knows, and others. */
   #acknowledgements = [];
+  #inserted = [];
   #local = { ...defaultSettings(), enablePush: this.type === 0 };
   #localKnown = null;
   #remote = null;
@@ -82,7 +85,7 @@ export class Http2Session extends EventEmitter {
     const session = this._open(settings);
     this.#native = session;
     this.#window = session.windowSize;
-    this.#acknowledgements.push({ settings, since: clock.now() });
+    this.#acknowledgements.push({ settings, call: { left: 1, since: clock.now() } });
     socket.on('data', (bytes) => {
       this._touch();
       const [full, ...frames] = session.push(bytes);
@@ -138,13 +141,15 @@ export class Http2Session extends EventEmitter {
         break;
       }
       case 'acknowledged': {
-        const asked = this.#acknowledgements.shift();
+        const asked = (given[0] ? this.#inserted : this.#acknowledgements).shift();
         if (!asked) break;
         this.#local = { ...this.#local, ...asked.settings };
         this.#local.maxHeaderSize = this.#local.maxHeaderListSize;
         this.#localKnown = null;
+        asked.call.left -= 1;
+        if (asked.call.left > 0) break;
         const { localSettings } = this;
-        asked.callback?.(null, localSettings, clock.now() - asked.since);
+        asked.call.callback?.(null, localSettings, clock.now() - asked.call.since);
         this.emit('localSettings', localSettings);
         break;
       }
@@ -231,7 +236,7 @@ export class Http2Session extends EventEmitter {
     return this.#goawayLast ?? 0;
   }
   get pendingSettingsAck() {
-    return this.#acknowledgements.length > 0;
+    return this.#acknowledgements.length + this.#inserted.length > 0;
   }
   get originSet() {
     if (!this.encrypted || this.#destroyed) return undefined;
@@ -346,17 +351,39 @@ export class Http2Session extends EventEmitter {
     checkObject(settings, 'settings');
     checkSettings(settings);
     if (callback) checkFunction(callback, 'callback');
-    const names = Object.keys(settings).filter((name) => settings[name] !== undefined);
-    const fixed = names.filter((name) => name !== 'initialWindowSize');
-    if (fixed.length > 0 || names.length === 0)
-      throw missing(
-        `Http2Session.settings with ${fixed.join(', ') || 'no setting'}`,
-        'give it to http2.connect, in the option settings; initialWindowSize can be changed',
-      );
+    for (const name of ['enablePush', 'enableConnectProtocol'])
+      if (settings[name] === true)
+        throw missing(`Http2Session.settings with ${name}: true`, 'leave it out, or set it to false');
+    const { initialWindowSize, ...others } = settings;
+    if (others.maxHeaderSize !== undefined) others.maxHeaderListSize ??= others.maxHeaderSize;
+    const changesWindow = initialWindowSize !== undefined;
+    const insertsOthers = !changesWindow || Object.values(others).some((value) => value !== undefined);
     this._whenConnected(() => {
-      this.#acknowledgements.push({ settings: { ...settings }, callback, since: clock.now() });
-      this.#native.streamWindow(settings.initialWindowSize);
+      const call = { left: Number(changesWindow) + Number(insertsOthers), callback, since: clock.now() };
+      if (insertsOthers) {
+        this.#inserted.push({ settings: others, call });
+        this.#native.settings(pack(this.#bounded(others)));
+      }
+      if (changesWindow) {
+        this.#acknowledgements.push({ settings: { initialWindowSize }, call });
+        this.#native.streamWindow(initialWindowSize);
+      }
     });
+  }
+
+  /** What is sent of settings that the native side holds to what the session began with: never more than that. */
+  #bounded(settings) {
+    const began = {
+      headerTableSize: 4096,
+      maxFrameSize: 16384,
+      maxHeaderListSize: 65535,
+      ...this.#options.settings,
+    };
+    const sent = { ...settings };
+    for (const name of ['headerTableSize', 'maxFrameSize', 'maxHeaderListSize'])
+      if (sent[name] !== undefined) sent[name] = Math.min(sent[name], began[name]);
+    delete sent.maxHeaderSize;
+    return sent;
   }
 
   goaway(code = NO_ERROR, last = 0, data = undefined) {
@@ -413,7 +440,10 @@ export class Http2Session extends EventEmitter {
     }
     for (const stream of [...this.#streams.values()]) stream.destroy(error);
     for (const { callback } of this.#pings.splice(0)) callback(refusal('PING_CANCEL'));
-    for (const { callback } of this.#acknowledgements.splice(0)) callback?.(refusal('SETTINGS_CANCEL'));
+    for (const { call } of [...this.#acknowledgements.splice(0), ...this.#inserted.splice(0)]) {
+      call.callback?.(refusal('SETTINGS_CANCEL'));
+      call.callback = undefined;
+    }
     this.#native?.close(code);
   }
 

@@ -3,6 +3,7 @@
 import { EventEmitter } from 'node:events';
 import { Bytes } from 'internal/buffer';
 import { abortError, coded, outOfRange, wrongType, wrongValue } from 'internal/errors';
+import { webInside, webKind } from 'internal/stream/web';
 import { nextTick } from 'internal/ticks';
 
 export function Stream(options) {
@@ -91,8 +92,11 @@ export function whenReady(stream, run) {
 
 export function addAbortSignal(signal, stream) {
   if (typeof signal?.aborted !== 'boolean') throw wrongType('signal', 'an instance of AbortSignal', signal);
-  if (!stream?._streamEnd && typeof stream?.on !== 'function')
+  const kind = webKind(stream);
+  if (kind === 'transform' || (!kind && !stream?._streamEnd && typeof stream?.on !== 'function'))
     throw wrongType('stream', 'an instance of ReadableStream, WritableStream, or Stream', stream);
+  const inside = webInside(stream);
+  if (inside) return followWeb(signal, stream, inside);
   const give = () => stream.destroy(abortError(signal));
   if (signal.aborted) nextTick(give);
   else {
@@ -100,6 +104,30 @@ export function addAbortSignal(signal, stream) {
     stream.once('close', () => signal.removeEventListener('abort', give));
   }
   return stream;
+}
+
+/** A stream of the web's fails when the signal aborts. */
+function followWeb(signal, stream, inside) {
+  const give = () => {
+    const { controller } = inside;
+    const error = abortError(signal);
+    if (inside.state === 'writable' || inside.state === 'readable') controller.error(error);
+  };
+  if (signal.aborted) give();
+  else {
+    const forget = () => signal.removeEventListener('abort', give);
+    signal.addEventListener('abort', give, { once: true });
+    inside.ended.then(forget, forget);
+  }
+  return stream;
+}
+
+/** Destroys what has a method for it. A stream that has not ended fails as aborted where no error is given. */
+export function destroyStream(stream, error) {
+  if (!stream || stream.destroyed) return;
+  if (!error && (stream.readable === true || stream.writable === true)) error = abortError();
+  if (typeof stream.destroy === 'function') stream.destroy(error);
+  else if (typeof stream.close === 'function') stream.close();
 }
 
 export function destroy(error, callback) {

@@ -6,6 +6,7 @@ import { coded, kindOf, wrongType } from 'internal/errors';
 import { streamOf } from 'internal/stream/from';
 import { Readable, initReadable } from 'internal/stream/readable';
 import { Writable, giveWritable, initWritable } from 'internal/stream/writable';
+import { webKind } from 'internal/stream/web';
 import { nextTick } from 'internal/ticks';
 
 export function Duplex(options) {
@@ -29,8 +30,11 @@ giveWritable(Duplex.prototype);
 
 Duplex.from = function from(source) {
   if (source instanceof Duplex) return source;
+  if (webKind(source) === 'transform') return Duplex.fromWeb(source);
   if (typeof source?.readable === 'object' || typeof source?.writable === 'object') {
-    const { readable, writable } = source;
+    const [readable, writable] = [source.readable, source.writable].map((half) =>
+      webKind(half) ? Duplex.from(half) : half,
+    );
     const duplex = new Duplex({
       objectMode: true,
       readable: !!readable,
@@ -53,12 +57,12 @@ Duplex.from = function from(source) {
     return duplex;
   }
   if (typeof source === 'function') return ofFunction(source);
-  if (source instanceof Readable || source instanceof ReadableStream) {
-    const readable = source instanceof Readable ? source : Readable.fromWeb(source);
-    return Duplex.from({ readable });
-  }
-  if (source instanceof WritableStream) return Duplex.from({ writable: Writable.fromWeb(source) });
+  if (source instanceof Readable) return Duplex.from({ readable: source });
+  const kind = webKind(source);
+  if (kind === 'readable') return Duplex.from({ readable: Readable.fromWeb(source, { objectMode: true }) });
+  if (kind === 'writable') return Duplex.from({ writable: Writable.fromWeb(source, { objectMode: true }) });
   if (source?._writableState) return Duplex.from({ writable: source });
+  if (/^(Blob|File)$/.test(source?.[Symbol.toStringTag])) return Duplex.from(source.arrayBuffer());
   if (source?.[Symbol.asyncIterator] || source?.[Symbol.iterator]) {
     return streamOf(Duplex, source, { objectMode: true, writable: false });
   }

@@ -3,7 +3,10 @@
 import { abortError, checkFunction, checkObject, coded, kindOf, wrongType } from 'internal/errors';
 import { addAbortSignal, streamError } from 'internal/stream/base';
 import { Readable } from 'internal/stream/readable';
+import { Writable } from 'internal/stream/writable';
+import { AbortController } from 'internal/event-target';
 import { Duplex, PassThrough } from 'internal/stream/duplex';
+import { webInside, webKind } from 'internal/stream/web';
 import { nextTick } from 'internal/ticks';
 
 const isReadable = (stream) => typeof stream?.pipe === 'function' && !!stream._readableState;
@@ -14,6 +17,8 @@ export function finished(stream, options, callback) {
   if (arguments.length === 2) [options, callback] = [{}, options];
   else if (options !== undefined && options !== null) checkObject(options, 'options');
   checkFunction(callback, 'callback');
+  const inside = webInside(stream);
+  if (inside) return finishedWeb(stream, inside, options?.signal, callback);
   if (typeof stream?.on !== 'function')
     throw wrongType('stream', 'an instance of ReadableStream, WritableStream, or Stream', stream);
   const reads = options?.readable ?? (isReadable(stream) && stream._readableState !== undefined);
@@ -76,13 +81,42 @@ export function finished(stream, options, callback) {
   return forget;
 }
 
+/** As `finished`, of a stream of the web's. */
+function finishedWeb(stream, inside, signal, callback) {
+  let called = false;
+  const done = (...given) => {
+    if (called) return;
+    called = true;
+    signal?.removeEventListener('abort', aborted);
+    callback.apply(stream, given);
+  };
+  const aborted = () => done(abortError(signal));
+  if (signal?.aborted) nextTick(aborted);
+  else signal?.addEventListener('abort', aborted, { once: true });
+  inside.ended.then(
+    () => nextTick(done),
+    (error) => nextTick(done, error),
+  );
+  return () => {};
+}
+
+/** A stream of the web's as one of Node's, at its place in a pipeline. */
+function fromWeb(part, kind, isFirst, isLast) {
+  const options = { objectMode: true };
+  if (kind === 'readable') return Readable.fromWeb(part, options);
+  if (kind === 'writable') return Writable.fromWeb(part, options);
+  // The other half of a pair at either end belongs to the program.
+  if (isFirst) return Readable.fromWeb(part.readable, options);
+  return isLast ? Writable.fromWeb(part.writable, options) : Duplex.fromWeb(part, options);
+}
+
 /** What a function that is not the last one answers, and its name in errors. */
 const wanted = (before) =>
   before ? ['AsyncIterable', 'transform'] : ['Iterable, AsyncIterable or Stream', 'source'];
 
-function toStream(part, before, last) {
+function toStream(part, before, last, signal) {
   if (typeof part === 'function') {
-    const answer = part(before ?? undefined);
+    const answer = before ? part(before, { signal }) : part({ signal });
     if (answer?.[Symbol.asyncIterator] || answer?.[Symbol.iterator]) {
       return isReadable(answer) ? answer : Readable.from(answer);
     }
@@ -106,7 +140,8 @@ function toStream(part, before, last) {
       `Expected ${expected} to be returned from the "${place}" function but got ${kindOf(answer)}.`,
     );
   }
-  if (part instanceof ReadableStream) return Readable.fromWeb(part);
+  const kind = webKind(part);
+  if (kind) return fromWeb(part, kind, !before, last);
   if (isReadable(part) || isWritable(part)) return part;
   return part?.[Symbol.asyncIterator] || part?.[Symbol.iterator] ? Readable.from(part) : Duplex.from(part);
 }
@@ -123,17 +158,19 @@ export function pipeline(...given) {
 
 export function join(parts, options, callback) {
   const streams = [];
+  const stop = parts.some((part) => typeof part === 'function') ? new AbortController() : undefined;
   let left = 0;
   let failure;
   const settle = (error) => {
     if (error && (!failure || failure.code === 'ERR_STREAM_PREMATURE_CLOSE')) failure = error;
     if (error) for (const stream of streams) if (!stream.destroyed) stream.destroy(error);
     left -= 1;
+    if (error || left === 0) stop?.abort();
     if (left === 0) nextTick(() => callback(failure, streams.at(-1)?.value));
   };
   for (const [at, part] of parts.entries()) {
     const before = streams.at(-1);
-    const stream = toStream(part, before, at === parts.length - 1);
+    const stream = toStream(part, before, at === parts.length - 1, stop?.signal);
     const consumed = typeof part === 'function' && at > 0;
     if (before && !consumed) {
       const last = at === parts.length - 1;
@@ -160,5 +197,5 @@ export function join(parts, options, callback) {
     );
     if (options.signal) addAbortSignal(options.signal, stream);
   }
-  return streams.at(-1);
+  return webKind(parts.at(-1)) ? parts.at(-1) : streams.at(-1);
 }

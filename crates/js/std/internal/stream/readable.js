@@ -7,6 +7,7 @@ import { Stream, begin, encodingOf, fail, markOf, streamError, whenReady } from 
 import { streamOf } from 'internal/stream/from';
 import { piping } from 'internal/stream/piping';
 import { giveHelpers } from 'internal/stream/helpers';
+import { webInside } from 'internal/stream/web';
 import { nextTick } from 'internal/ticks';
 
 export function Readable(options) {
@@ -530,4 +531,5 @@ Readable.from = function from(source, options) {
   return streamOf(Readable, source, options);
 };
 
-Readable.isDisturbed = (stream) => !!(stream.readableDidRead || stream.destroyed);
+Readable.isDisturbed = (stream) =>
+  webInside(stream)?.disturbed ?? !!(stream && (stream.readableDidRead || stream.readableAborted));

@@ -33,13 +33,24 @@ export class Readable {
   error = undefined;
   disturbed = false;
   controller = undefined;
+  #ended;
 
   get locked() {
     return this.reader !== undefined;
   }
 
+  /** Settles with the stream, whether or not it has a reader. */
+  get ended() {
+    if (!this.#ended) {
+      if (this.state === 'readable') this.#ended = new Deferred();
+      else this.#ended = this.state === 'closed' ? Deferred.resolved() : Deferred.rejected(this.error);
+    }
+    return this.#ended.promise;
+  }
+
   close() {
     this.state = 'closed';
+    this.#ended?.resolve();
     const { reader } = this;
     if (!reader) return;
     reader.closed.resolve();
@@ -49,6 +60,7 @@ export class Readable {
   fail(error) {
     this.state = 'errored';
     this.error = error;
+    this.#ended?.reject(error);
     const { reader } = this;
     if (!reader) return;
     reader.closed.reject(error);

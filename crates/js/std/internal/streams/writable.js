@@ -43,9 +43,19 @@ export class Writable {
   aborting = undefined;
   requests = new Fifo();
   backpressure = false;
+  #ended;
 
   get locked() {
     return this.writer !== undefined;
+  }
+
+  /** Settles with the stream, whether or not it has a writer. */
+  get ended() {
+    if (!this.#ended) {
+      if (this.state === 'closed') this.#ended = Deferred.resolved();
+      else this.#ended = this.state === 'errored' ? Deferred.rejected(this.error) : new Deferred();
+    }
+    return this.#ended.promise;
   }
 
   get closeQueued() {
@@ -117,6 +127,7 @@ export class Writable {
   rejectClosed() {
     this.closeRequest?.reject(this.error);
     this.closeRequest = undefined;
+    this.#ended?.reject(this.error);
     this.writer?.closed.reject(this.error);
   }
 
@@ -140,6 +151,7 @@ export class Writable {
       this.aborting = undefined;
     }
     this.state = 'closed';
+    this.#ended?.resolve();
     this.writer?.closed.resolve();
   }
 

@@ -1,5 +1,6 @@
 import { wrongType } from 'internal/errors';
 import { finished as ends, join } from 'internal/stream/pipeline';
+import { webKind } from 'internal/stream/web';
 
 export function finished(stream, options) {
   const cleanup = options?.cleanup;
@@ -17,6 +18,7 @@ export function pipeline(...given) {
     typeof last === 'object' &&
     typeof last.pipe !== 'function' &&
     typeof last.write !== 'function' &&
+    !webKind(last) &&
     !last[Symbol.iterator] &&
     !last[Symbol.asyncIterator];
   const options = isOptions ? given.pop() : {};
