@@ -109,10 +109,12 @@ impl Source {
             turn_start: Some(Call::new(move |(of, turn): (ChangesOf, String)| {
                 let source = turns.clone();
                 async move {
-                    for place in source.trees.of_session(&of).await? {
-                        source.snapshots.begin(&place.tree, &of.session, &turn).await?;
-                    }
-                    Ok(())
+                    let places = source.trees.of_session(&of).await?;
+                    // A slow repository does not delay the snapshots of the others.
+                    let begun =
+                        places.iter().map(|place| source.snapshots.begin(&place.tree, &of.session, &turn));
+                    let begun = futures::future::join_all(begun).await;
+                    Ok(begun.into_iter().collect::<Result<(), Failure>>()?)
                 }
             })),
         }

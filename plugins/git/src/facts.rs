@@ -10,6 +10,7 @@ use crate::changes::{TRUNCATED, file_uri};
 use crate::program::{Failure, Git};
 use crate::refs_watch;
 use crate::repository::Repository;
+use crate::shared_work::SharedByKey;
 use crate::status::Branch;
 use crate::tree::Trees;
 
@@ -17,10 +18,14 @@ use crate::tree::Trees;
 pub(crate) const BASE: &str = "ostler-base";
 
 pub(crate) fn point(trees: Arc<Trees>) -> Directories {
+    let reads = Arc::new(SharedByKey::default());
     Directories {
         meta: Call::new(move |(directory,): (String,)| {
-            let trees = trees.clone();
-            async move { meta(&trees, Path::new(&directory)).await }
+            let (trees, reads) = (trees.clone(), reads.clone());
+            async move {
+                let read = directory.clone();
+                reads.run(directory, move || async move { meta(&trees, Path::new(&read)).await }).await
+            }
         }),
         refresh: None,
         watch: Some(Call::new(|(directory, changed): (String, HostFunction<fn()>)| async move {

@@ -1,30 +1,21 @@
 //! Runs the `git` program: without prompts, hooks or helpers of a repository on reads, with bounded time and output.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use ostler_contract::{Budget, Charge, RpcError, Thrown};
 use ostler_processes::ChildKind;
-use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
-use tokio::sync::Semaphore;
 
-/// The maximum number of concurrent git processes, but for those that run longer than [`SLOT`].
-const AT_A_TIME: usize = 8;
-/// The maximum number of concurrent git processes in one directory.
-const IN_A_DIRECTORY: usize = 4;
-/// How long a process counts among those that run at a time.
-const SLOT: Duration = Duration::from_secs(1);
-/// How many directories are remembered before those without a process are forgotten.
-const DIRECTORIES: usize = 256;
+use crate::lanes::Turn;
+
 /// Arguments of calls that run no hooks and no monitor of the file system, and whose results depend on no file that the
 /// user may not have.
 const SETTINGS: [&str; 6] =
@@ -55,18 +46,6 @@ fn hook_switch(key: &[u8]) -> Option<OsString> {
 }
 
 static OUTPUTS: LazyLock<Budget> = LazyLock::new(|| Budget::new(MEMORY));
-static RUNNING: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(AT_A_TIME));
-static IN_DIRECTORIES: Mutex<BTreeMap<PathBuf, Arc<Semaphore>>> = Mutex::new(BTreeMap::new());
-
-/// Returns the turns of the calls in one directory.
-fn turns(directory: &Path) -> Arc<Semaphore> {
-    let mut all = IN_DIRECTORIES.lock();
-    if all.len() >= DIRECTORIES {
-        all.retain(|_, turns| Arc::strong_count(turns) > 1);
-    }
-    let new = || Arc::new(Semaphore::new(IN_A_DIRECTORY));
-    all.entry(directory.to_owned()).or_insert_with(new).clone()
-}
 
 /// One call of the program.
 #[must_use]
@@ -270,9 +249,7 @@ impl Git {
             }
             _ => Failure::Other(format!("{name}: {why}")),
         };
-        let turns = turns(&self.directory);
-        let _turn = turns.acquire().await;
-        let slot = RUNNING.acquire().await;
+        let mut turn = Turn::of(&self.directory).await;
         let mut command = Command::from(self.kind.command("git"));
         command
             .env("LC_ALL", "C")
@@ -322,10 +299,8 @@ impl Git {
             let ((), out, said) = futures::join!(feed, read, listen);
             Ok::<_, std::io::Error>((out?, said?))
         };
-        // A call that takes long does not hold up those in other directories.
-        let release = async move {
-            tokio::time::sleep(SLOT).await;
-            drop(slot);
+        let release = async {
+            turn.yield_after_first_second().await;
             std::future::pending::<Infallible>().await
         };
         let listened = tokio::select! {
