@@ -511,7 +511,7 @@ fn uncommitted(row: &Row) -> Option<Change> {
     let before =
         row.before.clone().map(|object| (row.origin.clone().unwrap_or_else(|| row.path.clone()), object));
     // A copy has no former place.
-    let before = before.filter(|_| row.staged != 'C' && row.unstaged != 'C');
+    let before = before.filter(|_| !row.is_copy());
     let after = (!row.is_deleted()).then(|| {
         let after = if row.submodule { After::Submodule } else { After::File(row.mode) };
         (row.path.clone(), after)

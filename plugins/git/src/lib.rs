@@ -25,6 +25,7 @@ mod selected;
 mod session_trees;
 mod shared_work;
 mod snapshots;
+mod staging;
 mod status;
 mod submodules;
 mod tree;
