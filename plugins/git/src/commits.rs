@@ -104,6 +104,7 @@ async fn follow(tree: &Arc<Tree>, old: Option<&str>, new: &str) -> Result<(), Th
             "--raw",
             "--no-abbrev",
             "--no-renames",
+            "--ignore-submodules=none",
             old,
             new,
         ]),
@@ -116,6 +117,7 @@ async fn follow(tree: &Arc<Tree>, old: Option<&str>, new: &str) -> Result<(), Th
             "--raw",
             "--no-abbrev",
             "--no-renames",
+            "--ignore-submodules=none",
             new,
         ]),
     };

@@ -16,10 +16,23 @@ use tokio::process::Command;
 
 use crate::lanes::Turn;
 
-/// Arguments of calls that run no hooks and no monitor of the file system, and whose results depend on no file that the
-/// user may not have.
-const SETTINGS: [&str; 6] =
-    ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "diff.orderFile=/dev/null"];
+/// Settings of calls that run no hooks and no monitor of the file system, and whose results depend on no setting that is about
+/// presentation, of the user or of the repository.
+const SETTINGS: &[&str] = &[
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.quotePath=false",
+    "color.ui=false",
+    "color.status=false",
+    "color.diff=false",
+    "diff.orderFile=/dev/null",
+    "diff.renames=true",
+    "diff.renameLimit=1000",
+    "status.renames=true",
+    "status.renameLimit=1000",
+    "log.showSignature=false",
+    "i18n.logOutputEncoding=UTF-8",
+];
 /// The limit of a read.
 const READ_LIMIT: Duration = Duration::from_secs(25);
 /// The limit of a write, including hooks, signing and a push.
@@ -35,6 +48,10 @@ const MESSAGE_LIMIT: u64 = 16 << 10;
 
 /// The variable with the value of a switch.
 const OFF: &str = "OSTLER_GIT_OFF";
+
+fn settings() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().flat_map(|setting| ["-c", setting])
+}
 
 /// Returns the argument that switches off the hook of a key of a configuration, `hook.<name>.<variable>`, if it is one. It is
 /// none of `-c`, because names can contain `=`.
@@ -139,7 +156,7 @@ impl Git {
     /// A read. It takes no locks, fetches nothing and runs nothing that the repository configures, as long as it does not
     /// look into files; [`Guard::git`](crate::guard::Guard::git) is for those that do.
     pub(crate) fn read(directory: &Path) -> Self {
-        Self::new(directory, ChildKind::Git, false).args(SETTINGS)
+        Self::new(directory, ChildKind::Git, false).args(settings())
     }
 
     /// A write that the host makes of its own accord: as a read, it runs nothing that the repository configures. Later
@@ -150,13 +167,14 @@ impl Git {
         let mut hooks: Vec<OsString> = listed.split(|byte| *byte == 0).filter_map(hook_switch).collect();
         hooks.sort();
         hooks.dedup();
-        let git = Self::new(directory, ChildKind::Git, true).args(SETTINGS);
+        let git = Self::new(directory, ChildKind::Git, true).args(settings());
         Ok(git.args(hooks).env(OFF, "false"))
     }
 
     /// A write, with the hooks, the signing and the credentials of the user who runs the daemon.
     pub(crate) fn write(directory: &Path) -> Self {
-        Self::new(directory, ChildKind::Hook, true)
+        // A commit, too, fails without its file.
+        Self::new(directory, ChildKind::Hook, true).args(["-c", "diff.orderFile=/dev/null"])
     }
 
     pub(crate) fn arg(mut self, argument: impl Into<OsString>) -> Self {

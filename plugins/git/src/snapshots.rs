@@ -414,6 +414,7 @@ pub(crate) async fn between(
             "--raw",
             "--no-abbrev",
             "--no-ext-diff",
+            "--ignore-submodules=none",
             renames,
             before,
             after,

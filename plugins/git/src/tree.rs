@@ -271,13 +271,9 @@ impl Tree {
             match (&old.branch.commit, &branch.commit) {
                 (Some(old), Some(new)) => {
                     if old != new {
-                        paths.extend(
-                            self.names(&["diff-tree", "-r", "--no-renames", "--name-only", "-z", old, new])
-                                .await?,
-                        );
+                        paths.extend(self.names(&["diff-tree", "-r"], &[old, new]).await?);
                     }
-                    let staged = ["diff-index", "--cached", "--no-renames", "--name-only", "-z", new];
-                    paths.extend(self.names(&staged).await?);
+                    paths.extend(self.names(&["diff-index", "--cached"], &[new]).await?);
                 }
                 _ => return Ok(None),
             }
@@ -294,9 +290,12 @@ impl Tree {
         Ok(Some(Some(Arc::new(status))))
     }
 
-    async fn names(&self, arguments: &[&str]) -> Result<Vec<PathBuf>, Failure> {
+    /// The paths that differ between trees.
+    async fn names(&self, command: &[&str], trees: &[&str]) -> Result<Vec<PathBuf>, Failure> {
         use std::os::unix::ffi::OsStrExt as _;
-        let out = Git::read(&self.root).args(arguments).run().await?;
+        let listed = Git::read(&self.root).args(command.iter().copied());
+        let listed = listed.args(["--no-renames", "--ignore-submodules=none", "--name-only", "-z"]);
+        let out = listed.args(trees.iter().copied()).run().await?;
         let names = out.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         Ok(names.map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name))).collect())
     }
