@@ -7,7 +7,7 @@ use crate::support::disk::Disk;
 use crate::support::{Client, Daemon};
 use serde_json::{Value, json};
 
-use super::git::{Yard, create, git};
+use super::git::{UNCOMMITTED, Yard, create, git, operate};
 
 fn repository(path: &Path) {
     fs::create_dir_all(path).unwrap();
@@ -232,4 +232,35 @@ async fn a_place_that_the_host_cannot_write_is_refused_with_the_setting_that_cha
     create(&mut client, "six", &opened, isolated()).await.unwrap();
     assert!(root.join("opened/six/a.txt").exists());
     drop(inner);
+}
+
+#[tokio::test]
+async fn a_tag_with_the_name_of_a_branch_is_not_taken_for_it() {
+    let plugins = json!([{ "name": "@ostler/echo" }, { "name": "@ostler/git" }, { "name": "./pulls.mjs" }]);
+    let yard = Yard::with(&[("a.txt", "a\n")], plugins);
+    yard.folder.write(
+        "pulls.mjs",
+        "export const name = 'pulls';
+        export const apply = (host) => host.registerGithub({
+          resource: { resource: 'https://api.example.com' },
+          forBranch: () => null,
+          create: ({ branch }) => ({ owner: 'inn', repo: 'yard', url: 'https://example.com/1', branch, state: 'open' }),
+        });",
+    );
+    let bare = yard.repo.with_file_name("origin.git");
+    yard.git(&["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
+    yard.git(&["remote", "add", "origin", bare.to_str().unwrap()]);
+    for tag in ["main", "one"] {
+        yard.git(&["tag", tag]);
+    }
+    yard.git(&["commit", "-q", "--allow-empty", "-m", "Second"]);
+    let (_daemon, mut client) = started(&yard).await;
+    create(&mut client, "one", &yard.repo, isolated()).await.unwrap();
+    let tree = yard.repo.with_file_name("repo.worktrees").join("one");
+    assert_eq!(git(&tree, &["log", "-1", "--format=%s"]), "Second");
+    assert_eq!(yard.git(&["config", "branch.one.ostler-base"]), "main");
+    fs::write(tree.join("a.txt"), "changed\n").unwrap();
+    operate(&mut client, UNCOMMITTED, "create-pr", None).await.unwrap();
+    let pushed = git(&bare, &["for-each-ref", "--format=%(refname)", "refs/heads"]);
+    assert_eq!(pushed, "refs/heads/main\nrefs/heads/one");
 }

@@ -38,8 +38,8 @@ async fn meta(trees: &Trees, directory: &Path) -> Result<JsonObject, Thrown> {
     let Some(tree) = trees.of(directory).await? else {
         // A bare repository has a branch and nothing that could be changed.
         let Some(repository) = Repository::of(directory).await? else { return Ok(JsonObject::new()) };
-        let name = Git::read(&repository.git_dir).args(["symbolic-ref", "--short", "-q", "HEAD"]);
-        let branch = name.maybe().await?.map(|name| Branch { name: Some(name), ..Branch::default() });
+        let name = Repository::branch(&repository.git_dir).await?;
+        let branch = name.map(|name| Branch { name: Some(name), ..Branch::default() });
         let mut facts = branch.map(|branch| facts(&branch, None)).unwrap_or_default();
         facts.insert("project".to_owned(), project(&repository).await?);
         return Ok(facts);

@@ -86,6 +86,13 @@ impl Repository {
         Ok(found.filter(|found| found.common_dir == self.common_dir).map(|_| tree))
     }
 
+    /// The branch that is checked out in a directory; `None` without one. `--short` would call it `heads/<name>` if there is a
+    /// tag of that name.
+    pub(crate) async fn branch(directory: &Path) -> Result<Option<String>, Failure> {
+        let head = Git::read(directory).args(["symbolic-ref", "-q", "HEAD"]).maybe().await?;
+        Ok(head.and_then(|head| head.strip_prefix("refs/heads/").map(str::to_owned)))
+    }
+
     /// The commit that is checked out; `None` before the first one.
     pub(crate) async fn head(&self) -> Result<Option<String>, Failure> {
         let directory = self.tree.as_deref().unwrap_or(&self.git_dir);

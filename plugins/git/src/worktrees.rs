@@ -124,12 +124,15 @@ impl Making {
             tokio::fs::create_dir_all(folder).await.map_err(|why| not_writable(folder, &why))?;
         }
         let add = Git::write(main).args(["worktree", "add", "--quiet"]);
+        // A tag can have the same name.
+        let full = format!("refs/heads/{base}");
+        let start = if commit_of(main, &full).await?.is_some() { &full } else { &base };
         let add = match &new_branch {
             Some(branch) => add
                 .arg(if request.track { "--track" } else { "--no-track" })
                 .args(["-b", branch])
                 .arg(&path)
-                .arg(&base),
+                .arg(start),
             None => add.arg(&path).arg(&base),
         };
         let made = match add.run().await {
@@ -148,7 +151,7 @@ impl Making {
                 let _ = Git::write(main).args(set).run().await;
                 Some(branch)
             }
-            None => Git::read(&path).args(["symbolic-ref", "--short", "-q", "HEAD"]).maybe().await?,
+            None => Repository::branch(&path).await?,
         };
         let brought = bring(main, &path, &request.symlink_folders, &request.include_files).await;
         if let Err(why) = exclude_links(&path).await {
@@ -408,7 +411,7 @@ async fn remove_branch(repository: &Path, branch: &str) -> Result<bool, Thrown> 
 
 /// The branch that is checked out in the main tree.
 async fn current_branch(main: &Path) -> Result<String, Failure> {
-    let name = Git::read(main).args(["symbolic-ref", "--short", "-q", "HEAD"]).maybe().await?;
+    let name = Repository::branch(main).await?;
     Ok(name.unwrap_or_else(|| "HEAD".to_owned()))
 }
 

@@ -142,9 +142,10 @@ impl CodeHostBranch {
         let remotes = remotes_of(&remotes);
         let branch = match branch {
             Some(branch) => branch.to_owned(),
-            None => match git(directory, &["symbolic-ref", "--short", "-q", "HEAD"]).await? {
-                Some(branch) => branch,
-                None => return Ok(Err(NoCodeHost::Detached)),
+            // `--short` would call it `heads/<name>` if there is a tag of that name.
+            None => match git(directory, &["symbolic-ref", "-q", "HEAD"]).await? {
+                Some(head) if head.starts_with("refs/heads/") => head["refs/heads/".len()..].to_owned(),
+                _ => return Ok(Err(NoCodeHost::Detached)),
             },
         };
         if remotes.is_empty() {
