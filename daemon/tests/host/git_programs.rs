@@ -11,8 +11,8 @@ use crate::support::{Client, Daemon, wait_for};
 use serde_json::{Value, json};
 
 use super::git::{
-    ONE, SESSION, UNCOMMITTED, Yard, changeset, create, environment, file, git, names, operate, reason,
-    session, text, turn,
+    ONE, SESSION, UNCOMMITTED, Yard, changeset, create, environment, file, git, names, operate, reason, text,
+    turn,
 };
 
 /// The keys of git whose value is a program, a command line or the address of one. `*` is any name.
@@ -531,17 +531,168 @@ async fn slow_repositories_do_not_hold_up_others() {
     assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
 }
 
+/// Settings about presentation, which change what git prints for people, with values that would change or break what is
+/// read. Each is set in the repository and by the user.
+const PRESENTATION: &[(&str, &str)] = &[
+    ("color.branch", "always"),
+    ("color.diff", "always"),
+    ("color.status", "always"),
+    ("color.ui", "always"),
+    ("column.status", "always"),
+    ("column.ui", "always"),
+    ("core.abbrev", "40"),
+    ("core.pager", "false"),
+    ("core.quotePath", "true"),
+    ("diff.algorithm", "patience"),
+    ("diff.colorMoved", "zebra"),
+    ("diff.context", "0"),
+    ("diff.dstPrefix", "x/"),
+    ("diff.external", "false"),
+    ("diff.ignoreSubmodules", "all"),
+    ("diff.interHunkContext", "9"),
+    ("diff.mnemonicPrefix", "true"),
+    ("diff.noPrefix", "true"),
+    ("diff.orderFile", "/nonexistent"),
+    ("diff.relative", "true"),
+    ("diff.renameLimit", "1"),
+    ("diff.renames", "copies"),
+    ("diff.renames", "false"),
+    ("diff.statNameWidth", "1"),
+    ("diff.submodule", "log"),
+    ("diff.suppressBlankEmpty", "true"),
+    ("diff.wordRegex", "."),
+    ("diff.wsErrorHighlight", "all"),
+    ("format.pretty", "raw"),
+    ("i18n.logOutputEncoding", "ISO-8859-1"),
+    ("log.abbrevCommit", "true"),
+    ("log.date", "raw"),
+    ("log.decorate", "full"),
+    ("log.follow", "true"),
+    ("log.showRoot", "false"),
+    ("log.showSignature", "true"),
+    ("pager.status", "false"),
+    ("status.aheadBehind", "false"),
+    ("status.branch", "true"),
+    ("status.displayCommentPrefix", "true"),
+    ("status.relativePaths", "false"),
+    ("status.renameLimit", "1"),
+    ("status.renames", "copies"),
+    ("status.renames", "false"),
+    ("status.short", "true"),
+    ("status.showStash", "true"),
+    ("status.showUntrackedFiles", "no"),
+    ("status.submoduleSummary", "true"),
+    ("submodule.module.ignore", "all"),
+];
+
+/// The number of repositories with such settings.
+const GROUPS: usize = 7;
+
+/// What a session shows of a repository: its changes since the last commit and since its first turn, and its commit.
+async fn shown(daemon: &Daemon, client: &mut Client, id: &str, repository: &Path) -> Value {
+    create(client, id, repository, json!({})).await.unwrap();
+    let (session, top) = (format!("echo:/{id}"), format!("file://{}", repository.display()));
+    let chat = ostler_protocol::uri::default_chat(&session);
+    let action = json!({ "type": "chat/turnStarted", "turnId": "t1", "message": { "text": "Hello" } });
+    client.dispatch(&chat, 1, action).await;
+    let after = format!("refs/ostler/{id}/turns/t1/after");
+    let recorded = wait_for(|| (!git(repository, &["for-each-ref", &after]).is_empty()).then_some(()));
+    assert!(recorded.is_some(), "{id}: no snapshot");
+    // Renames, a copy, a name with other letters, a submodule at another commit.
+    for (from, to) in [("one.txt", "eins.txt"), ("two.txt", "zwei.txt")] {
+        git(repository, &["mv", from, to]);
+    }
+    fs::copy(repository.join("three.txt"), repository.join("copy.txt")).unwrap();
+    fs::write(repository.join("three.txt"), "three\nchanged\n".repeat(20)).unwrap();
+    fs::write(repository.join("größe.txt"), "g\n").unwrap();
+    git(repository, &["add", "copy.txt", "three.txt"]);
+    git(&repository.join("module"), &["commit", "-q", "--allow-empty", "-m", "Second"]);
+    git(repository, &["-c", "submodule.module.ignore=none", "add", "module"]);
+    let mut seen = Vec::new();
+    for scope in ["uncommitted", "session"] {
+        let state = changeset(daemon, &format!("{session}/changeset/{scope}")).await;
+        assert_eq!(state["status"], "ready", "{id}: {state}");
+        let mut rows: Vec<Value> = state["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|file| {
+                let uri = |side: &str| file["edit"][side]["uri"].as_str().map(|uri| uri.replace(&top, ""));
+                json!([uri("before"), uri("after"), file["edit"]["diff"], file["_meta"]])
+            })
+            .collect();
+        rows.sort_by_key(Value::to_string);
+        seen.push(json!(rows));
+    }
+    let params = json!({ "channel": format!("{session}/changeset/uncommitted"), "operationId": "commit",
+        "_meta": { "ostler.commit": { "message": "Größe" } } });
+    let commit = client.request("invokeChangesetOperation", params).await.unwrap();
+    let commit = commit["message"].as_str().unwrap().splitn(3, ' ').nth(2).unwrap().to_owned();
+    seen.push(json!(commit));
+    let status = ["-c", "core.quotePath=true", "status", "--porcelain", "--untracked-files=all"];
+    seen.push(json!(git(repository, &[&status[..], &["--ignore-submodules=none"]].concat())));
+    json!(seen)
+}
+
 #[tokio::test]
-async fn reads_depend_on_no_file_of_the_configuration_that_is_missing() {
+async fn reads_depend_on_no_setting_about_presentation() {
     let yard = Yard::new(&[("a.txt", "1\n")]);
-    yard.git(&["config", "diff.orderFile", "/nonexistent"]);
-    yard.write("a.txt", "2\n");
-    let (daemon, mut client) = session(&yard).await;
-    let state = client.subscribe(UNCOMMITTED).await;
-    assert_eq!(names(&yard, &state), ["a.txt"], "{state}");
-    turn(&yard, &mut client, "t1", "Hello").await;
-    let state = changeset(&daemon, SESSION).await;
-    assert_eq!(state["status"], "ready", "{state}");
+    let top = yard.folder.path().canonicalize().unwrap();
+    let repository = |name: &str| {
+        let repository = yard.repo.with_file_name(name);
+        let module = repository.join("module");
+        fs::create_dir_all(&module).unwrap();
+        for at in [&repository, &module] {
+            git(at, &["init", "-q", "-b", "main"]);
+        }
+        git(&module, &["commit", "-q", "--allow-empty", "-m", "First"]);
+        for name in ["one.txt", "two.txt", "three.txt"] {
+            fs::write(repository.join(name), format!("{name}\nline\n").repeat(20)).unwrap();
+        }
+        let url = "[submodule \"module\"]\n\tpath = module\n\turl = ./module\n";
+        fs::write(repository.join(".gitmodules"), url).unwrap();
+        git(&repository, &["-c", "advice.addEmbeddedRepo=false", "add", "-A"]);
+        git(&repository, &["commit", "-qm", "First"]);
+        repository
+    };
+    let started = |global: &str| {
+        fs::write(top.join("gitconfig"), global).unwrap();
+        let mut command = yard.folder.command(&[]);
+        environment(&mut command);
+        command.env("GIT_CONFIG_GLOBAL", top.join("gitconfig"));
+        yard.folder.started(command)
+    };
+    let daemon = started("");
+    let mut client = daemon.initialized("c").await;
+    let expected = shown(&daemon, &mut client, "plain", &repository("plain")).await;
+    assert_eq!(expected[0].as_array().unwrap().len(), 6, "{expected}");
+    // Neighbors, of which one can hide the other, are in different repositories.
+    for group in 0..GROUPS {
+        let (id, repository) = (format!("own{group}"), repository(&format!("own{group}")));
+        let set: Vec<_> = PRESENTATION.iter().skip(group).step_by(GROUPS).collect();
+        for (key, value) in &set {
+            git(&repository, &["config", key, value]);
+        }
+        let found = shown(&daemon, &mut client, &id, &repository).await;
+        assert_eq!(found, expected, "one of {set:?}");
+    }
+    drop((client, daemon));
+    // Those of the user, all at once: the last of two values is in force.
+    let global: String = PRESENTATION
+        .iter()
+        .map(|(key, value)| {
+            let (section, name) = key.split_once('.').unwrap();
+            match name.split_once('.') {
+                Some((part, name)) => format!("[{section} \"{part}\"]\n\t{name} = {value}\n"),
+                None => format!("[{section}]\n\t{name} = {value}\n"),
+            }
+        })
+        .collect();
+    let daemon = started(&global);
+    let mut client = daemon.initialized("c").await;
+    let found = shown(&daemon, &mut client, "users", &repository("users")).await;
+    assert_eq!(found, expected, "settings of the user");
     fs::write(yard.repo.join(".git/index"), b"nonsense").unwrap();
+    create(&mut client, "one", &yard.repo, json!({})).await.unwrap();
     assert!(reason(&changeset(&daemon, UNCOMMITTED).await).contains("index"));
 }

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::disk::Disk;
 use crate::support::{Client, Daemon};
 use serde_json::{Value, json};
 
-use super::git::{Yard, create, git};
+use super::git::{UNCOMMITTED, Yard, create, git, operate};
 
 fn repository(path: &Path) {
     fs::create_dir_all(path).unwrap();
@@ -165,4 +166,101 @@ async fn no_tree_is_made_in_a_superproject_or_in_git_s_folder() {
         assert!(message.contains(said) && message.contains("worktreesRoot"), "{refused}");
         assert!(!ground.join(root).exists());
     }
+}
+
+#[tokio::test]
+async fn a_place_that_the_host_cannot_write_is_refused_with_the_setting_that_changes_it() {
+    let yard = Yard::new(&[("a.txt", "a\n")]);
+    let ground = ground(&yard);
+    // A file system that is mounted read-only, as all but some folders are for the service of systemd.
+    let sealed = ground.join("sealed");
+    let Some(disk) = Disk::try_mount(&sealed, 16) else {
+        eprintln!("NOT RUN: a place that the host cannot write (mounting needs root)");
+        return;
+    };
+    let (plain, bare, linked) = (sealed.join("plain"), sealed.join("bare"), sealed.join("linked"));
+    repository(&plain);
+    repository(&linked);
+    git(&linked, &["worktree", "add", "-q", "../linked-tree"]);
+    // A bare repository with its trees beside it.
+    fs::create_dir(&bare).unwrap();
+    git(&sealed, &["clone", "-q", "--bare", "plain", "bare/.bare"]);
+    fs::write(bare.join(".git"), "gitdir: ./.bare\n").unwrap();
+    git(&bare, &["worktree", "add", "-q", "main", "main"]);
+    // A repository of which only the folder can be written.
+    let opened = sealed.join("opened");
+    fs::create_dir(&opened).unwrap();
+    let inner = Disk::mount(&opened, 16);
+    repository(&opened);
+    // The other way round: the folder of the trees can be written, git's folder cannot.
+    let locked = ground.join("locked");
+    let git_dir = Disk::mount(&locked.join(".git"), 16);
+    repository(&locked);
+    git_dir.seal();
+    disk.seal();
+
+    let (daemon, mut client) = started(&yard).await;
+    let trees = |name: &str| sealed.join(name).display().to_string();
+    let set = "set worktreesRoot of @ostler/git to a folder that the host can write";
+    for (id, directory, place, remedy) in [
+        ("one", plain.clone(), trees("plain.worktrees"), set),
+        ("two", bare.join("main"), trees("bare/.bare.worktrees"), set),
+        ("three", sealed.join("linked-tree"), trees("linked.worktrees"), set),
+        ("four", opened.clone(), trees("opened.worktrees"), set),
+        (
+            "five",
+            locked.clone(),
+            locked.join(".git").display().to_string(),
+            "where git records working trees",
+        ),
+    ] {
+        let branches = git(&directory, &["for-each-ref", "refs/heads"]);
+        let refused = create(&mut client, id, &directory, isolated()).await.unwrap_err();
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains(&place) && message.contains(remedy), "{refused}");
+        assert!(message.contains("Read-only file system"), "{refused}");
+        assert_eq!(git(&directory, &["for-each-ref", "refs/heads"]), branches, "{id}");
+    }
+    drop(daemon);
+
+    // With a folder that can be written, the repository whose own folder can be is isolated.
+    let root = ground.join("trees");
+    let config = json!({ "port": 0, "paths": [ground], "plugins": [{ "name": "@ostler/echo" },
+        { "name": "@ostler/git", "options": { "worktreesRoot": root } }] });
+    yard.folder.write("config.json", &config.to_string());
+    let (_daemon, mut client) = started(&yard).await;
+    create(&mut client, "six", &opened, isolated()).await.unwrap();
+    assert!(root.join("opened/six/a.txt").exists());
+    drop(inner);
+}
+
+#[tokio::test]
+async fn a_tag_with_the_name_of_a_branch_is_not_taken_for_it() {
+    let plugins = json!([{ "name": "@ostler/echo" }, { "name": "@ostler/git" }, { "name": "./pulls.mjs" }]);
+    let yard = Yard::with(&[("a.txt", "a\n")], plugins);
+    yard.folder.write(
+        "pulls.mjs",
+        "export const name = 'pulls';
+        export const apply = (host) => host.registerGithub({
+          resource: { resource: 'https://api.example.com' },
+          forBranch: () => null,
+          create: ({ branch }) => ({ owner: 'inn', repo: 'yard', url: 'https://example.com/1', branch, state: 'open' }),
+        });",
+    );
+    let bare = yard.repo.with_file_name("origin.git");
+    yard.git(&["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
+    yard.git(&["remote", "add", "origin", bare.to_str().unwrap()]);
+    for tag in ["main", "one"] {
+        yard.git(&["tag", tag]);
+    }
+    yard.git(&["commit", "-q", "--allow-empty", "-m", "Second"]);
+    let (_daemon, mut client) = started(&yard).await;
+    create(&mut client, "one", &yard.repo, isolated()).await.unwrap();
+    let tree = yard.repo.with_file_name("repo.worktrees").join("one");
+    assert_eq!(git(&tree, &["log", "-1", "--format=%s"]), "Second");
+    assert_eq!(yard.git(&["config", "branch.one.ostler-base"]), "main");
+    fs::write(tree.join("a.txt"), "changed\n").unwrap();
+    operate(&mut client, UNCOMMITTED, "create-pr", None).await.unwrap();
+    let pushed = git(&bare, &["for-each-ref", "--format=%(refname)", "refs/heads"]);
+    assert_eq!(pushed, "refs/heads/main\nrefs/heads/one");
 }

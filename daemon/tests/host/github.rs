@@ -524,11 +524,17 @@ async fn what_has_no_place_on_a_code_host_asks_none() {
     detached.git(&["checkout", "-q", "--detach"]);
     let outside = bare(&[]);
     fs::remove_dir_all(outside.repo.join(".git")).unwrap();
+    let pushed_elsewhere = bare(&[ORIGIN]);
+    pushed_elsewhere.git(&["remote", "set-url", "--push", "origin", "https://me:SECRET@code.example/stable"]);
     for (yard, why) in [
         (detached, "has no branch checked out; create one with git switch -c <name>"),
         (outside, "is in no git repository"),
         (bare(&[]), "has no remote on a code host; add one with git remote add origin <url>"),
-        (bare(&[("origin", "/srv/git/inn/stable.git")]), "has no remote on a code host"),
+        (
+            bare(&[("origin", "/srv/git/inn/stable.git")]),
+            "/srv/git/inn/stable.git, is not on a code host; change it with git remote set-url origin <url>",
+        ),
+        (pushed_elsewhere, "the push URL of the remote origin of"),
         (
             bare(&[("origin", "https://me:SECRET@code.example/inn/stable.git")]),
             "is on code.example, which is not configured; add hosts.\"code.example\" to the options of @ostler/github",

@@ -18,6 +18,8 @@ mod environment;
 mod full_disk;
 mod git;
 mod git_programs;
+mod git_sharing;
+mod git_staging;
 mod git_worktrees;
 mod github;
 mod lists;

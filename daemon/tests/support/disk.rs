@@ -40,6 +40,12 @@ impl Disk {
         }
     }
 
+    /// Makes it read-only.
+    pub fn seal(&self) {
+        let sealed = system("mount").args(["-o", "remount,ro"]).arg(&self.path).status();
+        assert!(sealed.is_ok_and(|ended| ended.success()), "{}", self.path.display());
+    }
+
     /// Makes room again.
     pub fn clear(&self) {
         fs::remove_file(&self.ballast).unwrap();

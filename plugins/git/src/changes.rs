@@ -109,10 +109,12 @@ impl Source {
             turn_start: Some(Call::new(move |(of, turn): (ChangesOf, String)| {
                 let source = turns.clone();
                 async move {
-                    for place in source.trees.of_session(&of).await? {
-                        source.snapshots.begin(&place.tree, &of.session, &turn).await?;
-                    }
-                    Ok(())
+                    let places = source.trees.of_session(&of).await?;
+                    // A slow repository does not delay the snapshots of the others.
+                    let begun =
+                        places.iter().map(|place| source.snapshots.begin(&place.tree, &of.session, &turn));
+                    let begun = futures::future::join_all(begun).await;
+                    Ok(begun.into_iter().collect::<Result<(), Failure>>()?)
                 }
             })),
         }
@@ -509,7 +511,7 @@ fn uncommitted(row: &Row) -> Option<Change> {
     let before =
         row.before.clone().map(|object| (row.origin.clone().unwrap_or_else(|| row.path.clone()), object));
     // A copy has no former place.
-    let before = before.filter(|_| row.staged != 'C' && row.unstaged != 'C');
+    let before = before.filter(|_| !row.is_copy());
     let after = (!row.is_deleted()).then(|| {
         let after = if row.submodule { After::Submodule } else { After::File(row.mode) };
         (row.path.clone(), after)

@@ -75,7 +75,7 @@ pub(crate) async fn commit(place: &SessionTree, part: Part, message: &str) -> Re
         let paths = paths.map(|path| if path.as_os_str().is_empty() { ".".into() } else { path.clone() });
         let mut paths: Vec<PathBuf> = paths.collect();
         // The former places of renamed files can be in other directories.
-        let origins = inside.iter().filter(|row| row.staged != 'C' && row.unstaged != 'C');
+        let origins = inside.iter().filter(|row| !row.is_copy());
         let origins = origins.filter_map(|row| row.origin.clone()).filter(|path| !place.holds(path));
         let mut removed = Vec::new();
         for origin in origins {
@@ -104,6 +104,7 @@ async fn follow(tree: &Arc<Tree>, old: Option<&str>, new: &str) -> Result<(), Th
             "--raw",
             "--no-abbrev",
             "--no-renames",
+            "--ignore-submodules=none",
             old,
             new,
         ]),
@@ -116,6 +117,7 @@ async fn follow(tree: &Arc<Tree>, old: Option<&str>, new: &str) -> Result<(), Th
             "--raw",
             "--no-abbrev",
             "--no-renames",
+            "--ignore-submodules=none",
             new,
         ]),
     };

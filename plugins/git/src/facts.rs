@@ -10,6 +10,7 @@ use crate::changes::{TRUNCATED, file_uri};
 use crate::program::{Failure, Git};
 use crate::refs_watch;
 use crate::repository::Repository;
+use crate::shared_work::SharedByKey;
 use crate::status::Branch;
 use crate::tree::Trees;
 
@@ -17,10 +18,14 @@ use crate::tree::Trees;
 pub(crate) const BASE: &str = "ostler-base";
 
 pub(crate) fn point(trees: Arc<Trees>) -> Directories {
+    let reads = Arc::new(SharedByKey::default());
     Directories {
         meta: Call::new(move |(directory,): (String,)| {
-            let trees = trees.clone();
-            async move { meta(&trees, Path::new(&directory)).await }
+            let (trees, reads) = (trees.clone(), reads.clone());
+            async move {
+                let read = directory.clone();
+                reads.run(directory, move || async move { meta(&trees, Path::new(&read)).await }).await
+            }
         }),
         refresh: None,
         watch: Some(Call::new(|(directory, changed): (String, HostFunction<fn()>)| async move {
@@ -33,8 +38,8 @@ async fn meta(trees: &Trees, directory: &Path) -> Result<JsonObject, Thrown> {
     let Some(tree) = trees.of(directory).await? else {
         // A bare repository has a branch and nothing that could be changed.
         let Some(repository) = Repository::of(directory).await? else { return Ok(JsonObject::new()) };
-        let name = Git::read(&repository.git_dir).args(["symbolic-ref", "--short", "-q", "HEAD"]);
-        let branch = name.maybe().await?.map(|name| Branch { name: Some(name), ..Branch::default() });
+        let name = Repository::branch(&repository.git_dir).await?;
+        let branch = name.map(|name| Branch { name: Some(name), ..Branch::default() });
         let mut facts = branch.map(|branch| facts(&branch, None)).unwrap_or_default();
         facts.insert("project".to_owned(), project(&repository).await?);
         return Ok(facts);

@@ -32,7 +32,7 @@ const PREFIX: &str = "ostler-git-";
 const LEFT_BEHIND: Duration = Duration::from_secs(2 * 3600);
 
 /// Sections whose keys name no program, and change what a read returns.
-const SECTIONS: &[&str] = &["branch", "extensions", "feature", "i18n", "index", "status"];
+const SECTIONS: &[&str] = &["branch", "extensions", "feature", "i18n", "index"];
 /// Keys of other sections, in lower case and without their subsection.
 const KEYS: &[&str] = &[
     "core.abbrev",
@@ -54,7 +54,6 @@ const KEYS: &[&str] = &[
     "core.preloadindex",
     "core.protecthfs",
     "core.protectntfs",
-    "core.quotepath",
     "core.repositoryformatversion",
     "core.safecrlf",
     "core.sharedrepository",
@@ -67,8 +66,6 @@ const KEYS: &[&str] = &[
     "core.usereplacerefs",
     "diff.algorithm",
     "diff.ignoresubmodules",
-    "diff.renamelimit",
-    "diff.renames",
     "remote.fetch",
     "remote.pushurl",
     "remote.url",

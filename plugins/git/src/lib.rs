@@ -5,22 +5,27 @@
 
 #![forbid(unsafe_code)]
 
+mod batches;
 mod changes;
 mod commits;
 mod content;
 mod facts;
 mod guard;
+mod lanes;
 mod line_endings;
 mod lines;
 mod operations;
 mod program;
 mod publish;
+mod recorder;
 mod refs_watch;
 mod repository;
 mod restore;
 mod selected;
 mod session_trees;
+mod shared_work;
 mod snapshots;
+mod staging;
 mod status;
 mod submodules;
 mod tree;
@@ -35,6 +40,7 @@ use ostler_contract::{Call, Frozen, Options, Plugin, PluginContext, PluginHost, 
 
 use changes::Source;
 use content::Contents;
+use program::Failure;
 use tree::Trees;
 use worktrees::Making;
 
@@ -76,47 +82,53 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
     let making = Making { host: host.clone(), trees: trees.clone(), root };
     host.register_worktrees(Arc::new(making).into_point(), None)?;
     let (ended, closed, logs) = (source.clone(), source.clone(), host.clone());
+    // Nothing waits for a repository: neither the listeners of other events nor those of other plugins.
     host.on(
         EventName::TurnEnd,
-        Call::new(move |(event, _): (Frozen<Event>, Frozen<PluginContext>)| {
-            let (ended, logs) = (ended.clone(), logs.clone());
-            async move {
-                if let Event::TurnEnd { session, turn, .. } = event.0
-                    && let Err(why) = ended.snapshots.end(&session, &turn).await
-                {
-                    logs.log(format!(
-                        "{session}: cannot record the files after a turn: {}",
-                        Thrown::from(why).message
-                    ))?;
-                }
-                Ok(())
+        Call::now(move |(event, _): (Frozen<Event>, Frozen<PluginContext>)| {
+            if let Event::TurnEnd { session, turn, .. } = event.0 {
+                let recorded = ended.snapshots.end(&session, &turn);
+                report(&logs, session, "cannot record the files after a turn", recorded);
             }
+            Ok(())
         }),
     )?;
     let logs = host.clone();
     host.on(
         EventName::SessionEnd,
-        Call::new(move |(event, _): (Frozen<Event>, Frozen<PluginContext>)| {
-            let (source, logs) = (source.clone(), logs.clone());
-            async move {
-                if let Event::SessionEnd { session, reason } = event.0
-                    && reason == "disposed"
-                    && let Err(why) = source.snapshots.forget(&session).await
-                {
-                    logs.log(format!(
-                        "{session}: cannot remove its snapshots: {}",
-                        Thrown::from(why).message
-                    ))?;
-                }
-                Ok(())
+        Call::now(move |(event, _): (Frozen<Event>, Frozen<PluginContext>)| {
+            if let Event::SessionEnd { session, reason } = event.0
+                && reason == "disposed"
+            {
+                let removed = source.snapshots.forget(&session);
+                report(&logs, session, "cannot remove its snapshots", removed);
             }
+            Ok(())
         }),
     )?;
-    host.register_close(Call::now(move |()| {
-        trees.clear();
-        closed.snapshots.clear();
-        Ok(())
+    host.register_close(Call::new(move |()| {
+        let (trees, closed) = (trees.clone(), closed.clone());
+        async move {
+            closed.snapshots.close().await;
+            trees.clear();
+            Ok(())
+        }
     }))
+}
+
+/// Awaits work of a session, and logs its failure.
+fn report(
+    host: &PluginHost,
+    session: String,
+    failed: &'static str,
+    work: impl Future<Output = Result<(), Failure>> + Send + 'static,
+) {
+    let host = host.clone();
+    tokio::spawn(async move {
+        if let Err(why) = work.await {
+            let _ = host.log(format!("{session}: {failed}: {}", Thrown::from(why).message));
+        }
+    });
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ pub(crate) fn title(of: &ChangesOf) -> &str {
     of.title.as_deref().map(str::trim).filter(|title| !title.is_empty()).unwrap_or(TITLE)
 }
 
-fn files(count: usize) -> String {
+pub(crate) fn files(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 
@@ -119,11 +119,6 @@ fn create_operation(disabled: bool) -> ChangesetOperation {
     );
     let question = "Commit what is left, push the branch and create a pull request?".to_owned();
     unless(confirmed(create, question), disabled)
-}
-
-/// Returns whether a row is a file, or below a folder.
-fn concerns(row: &Row, path: &Path) -> bool {
-    row.path.starts_with(path) || row.origin.as_ref().is_some_and(|origin| origin.starts_with(path))
 }
 
 fn done(message: String) -> InvokeChangesetOperationResult {
@@ -273,7 +268,7 @@ impl Operation<'_> {
     }
 
     /// Paths as arguments; the top is `.`.
-    fn spelled(paths: &[PathBuf]) -> Vec<PathBuf> {
+    pub(crate) fn spelled(paths: &[PathBuf]) -> Vec<PathBuf> {
         let spelled = |path: &PathBuf| if path.as_os_str().is_empty() { ".".into() } else { path.clone() };
         paths.iter().map(spelled).collect()
     }
@@ -281,7 +276,7 @@ impl Operation<'_> {
     /// The rows of files and of what is below folders.
     async fn rows(&self, paths: &[PathBuf]) -> Result<Vec<Row>, Thrown> {
         let status = self.tree.status().await?;
-        let wanted = |row: &&Row| paths.iter().any(|path| concerns(row, path));
+        let wanted = |row: &&Row| paths.iter().any(|path| row.concerns(path));
         Ok(status.rows.iter().filter(wanted).cloned().collect())
     }
 
@@ -291,7 +286,7 @@ impl Operation<'_> {
         Ok(self.place.rows(&status).into_iter().cloned().collect())
     }
 
-    async fn changed(&self, paths: &[PathBuf]) -> Result<Vec<Row>, Thrown> {
+    pub(crate) async fn changed(&self, paths: &[PathBuf]) -> Result<Vec<Row>, Thrown> {
         let rows = self.rows(paths).await?;
         match rows.is_empty() {
             true => {
@@ -338,7 +333,7 @@ impl Operation<'_> {
                 )));
             }
             // A copy leaves its origin as it is.
-            let moved = row.origin.as_ref().filter(|_| row.staged != 'C' && row.unstaged != 'C');
+            let moved = row.origin.as_ref().filter(|_| !row.is_copy());
             match (&row.before, moved) {
                 (_, Some(origin)) => {
                     known.push(origin.clone());
@@ -381,39 +376,6 @@ impl Operation<'_> {
             .await?;
         refresh(self.tree).await;
         Ok(format!("Discarded the changes of {}", path.display()))
-    }
-
-    /// Stages the paths that contain rows, because git rejects a path without known files.
-    async fn add(&self, rows: &[Row], paths: &[PathBuf]) -> Result<(), Thrown> {
-        let changed = paths.iter().filter(|path| rows.iter().any(|row| concerns(row, path)));
-        let changed = Self::spelled(&changed.cloned().collect::<Vec<_>>());
-        self.write().args(["add", "--all", "--"]).args(&changed).run().await?;
-        Ok(())
-    }
-
-    async fn stage(&self, paths: &[PathBuf]) -> Result<String, Thrown> {
-        let rows = self.changed(paths).await?;
-        self.add(&rows, paths).await?;
-        Ok(format!("Staged {}", files(rows.len())))
-    }
-
-    async fn unstage(&self, named: &[PathBuf]) -> Result<String, Thrown> {
-        let rows = self.changed(named).await?;
-        let mut paths = named.to_vec();
-        // Both ends of a rename are one change.
-        paths.extend(rows.iter().flat_map(|row| [Some(row.path.clone()), row.origin.clone()]).flatten());
-        paths.sort_unstable();
-        paths.dedup();
-        if named.iter().any(|path| path.as_os_str().is_empty()) {
-            paths = vec![PathBuf::new()];
-        }
-        let paths = Self::spelled(&paths);
-        let unstage = match self.tree.repository.head().await? {
-            Some(_) => self.write().args(["restore", "--staged", "--"]),
-            None => self.write().args(["rm", "--cached", "--quiet", "-r", "--ignore-unmatch", "--"]),
-        };
-        unstage.args(&paths).run().await?;
-        Ok(format!("Unstaged {}", files(rows.iter().filter(|row| row.is_staged()).count())))
     }
 
     /// Restores a file as the session found it.

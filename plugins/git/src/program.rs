@@ -1,34 +1,38 @@
 //! Runs the `git` program: without prompts, hooks or helpers of a repository on reads, with bounded time and output.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use ostler_contract::{Budget, Charge, RpcError, Thrown};
 use ostler_processes::ChildKind;
-use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
-use tokio::sync::Semaphore;
 
-/// The maximum number of concurrent git processes, but for those that run longer than [`SLOT`].
-const AT_A_TIME: usize = 8;
-/// The maximum number of concurrent git processes in one directory.
-const IN_A_DIRECTORY: usize = 4;
-/// How long a process counts among those that run at a time.
-const SLOT: Duration = Duration::from_secs(1);
-/// How many directories are remembered before those without a process are forgotten.
-const DIRECTORIES: usize = 256;
-/// Arguments of calls that run no hooks and no monitor of the file system, and whose results depend on no file that the
-/// user may not have.
-const SETTINGS: [&str; 6] =
-    ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "diff.orderFile=/dev/null"];
+use crate::lanes::Turn;
+
+/// Settings of calls that run no hooks and no monitor of the file system, and whose results depend on no setting that is about
+/// presentation, of the user or of the repository.
+const SETTINGS: &[&str] = &[
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.quotePath=false",
+    "color.ui=false",
+    "color.status=false",
+    "color.diff=false",
+    "diff.orderFile=/dev/null",
+    "diff.renames=true",
+    "diff.renameLimit=1000",
+    "status.renames=true",
+    "status.renameLimit=1000",
+    "log.showSignature=false",
+    "i18n.logOutputEncoding=UTF-8",
+];
 /// The limit of a read.
 const READ_LIMIT: Duration = Duration::from_secs(25);
 /// The limit of a write, including hooks, signing and a push.
@@ -45,6 +49,10 @@ const MESSAGE_LIMIT: u64 = 16 << 10;
 /// The variable with the value of a switch.
 const OFF: &str = "OSTLER_GIT_OFF";
 
+fn settings() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().flat_map(|setting| ["-c", setting])
+}
+
 /// Returns the argument that switches off the hook of a key of a configuration, `hook.<name>.<variable>`, if it is one. It is
 /// none of `-c`, because names can contain `=`.
 fn hook_switch(key: &[u8]) -> Option<OsString> {
@@ -55,18 +63,6 @@ fn hook_switch(key: &[u8]) -> Option<OsString> {
 }
 
 static OUTPUTS: LazyLock<Budget> = LazyLock::new(|| Budget::new(MEMORY));
-static RUNNING: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(AT_A_TIME));
-static IN_DIRECTORIES: Mutex<BTreeMap<PathBuf, Arc<Semaphore>>> = Mutex::new(BTreeMap::new());
-
-/// Returns the turns of the calls in one directory.
-fn turns(directory: &Path) -> Arc<Semaphore> {
-    let mut all = IN_DIRECTORIES.lock();
-    if all.len() >= DIRECTORIES {
-        all.retain(|_, turns| Arc::strong_count(turns) > 1);
-    }
-    let new = || Arc::new(Semaphore::new(IN_A_DIRECTORY));
-    all.entry(directory.to_owned()).or_insert_with(new).clone()
-}
 
 /// One call of the program.
 #[must_use]
@@ -160,7 +156,7 @@ impl Git {
     /// A read. It takes no locks, fetches nothing and runs nothing that the repository configures, as long as it does not
     /// look into files; [`Guard::git`](crate::guard::Guard::git) is for those that do.
     pub(crate) fn read(directory: &Path) -> Self {
-        Self::new(directory, ChildKind::Git, false).args(SETTINGS)
+        Self::new(directory, ChildKind::Git, false).args(settings())
     }
 
     /// A write that the host makes of its own accord: as a read, it runs nothing that the repository configures. Later
@@ -171,13 +167,14 @@ impl Git {
         let mut hooks: Vec<OsString> = listed.split(|byte| *byte == 0).filter_map(hook_switch).collect();
         hooks.sort();
         hooks.dedup();
-        let git = Self::new(directory, ChildKind::Git, true).args(SETTINGS);
+        let git = Self::new(directory, ChildKind::Git, true).args(settings());
         Ok(git.args(hooks).env(OFF, "false"))
     }
 
     /// A write, with the hooks, the signing and the credentials of the user who runs the daemon.
     pub(crate) fn write(directory: &Path) -> Self {
-        Self::new(directory, ChildKind::Hook, true)
+        // A commit, too, fails without its file.
+        Self::new(directory, ChildKind::Hook, true).args(["-c", "diff.orderFile=/dev/null"])
     }
 
     pub(crate) fn arg(mut self, argument: impl Into<OsString>) -> Self {
@@ -270,9 +267,7 @@ impl Git {
             }
             _ => Failure::Other(format!("{name}: {why}")),
         };
-        let turns = turns(&self.directory);
-        let _turn = turns.acquire().await;
-        let slot = RUNNING.acquire().await;
+        let mut turn = Turn::of(&self.directory).await;
         let mut command = Command::from(self.kind.command("git"));
         command
             .env("LC_ALL", "C")
@@ -322,10 +317,8 @@ impl Git {
             let ((), out, said) = futures::join!(feed, read, listen);
             Ok::<_, std::io::Error>((out?, said?))
         };
-        // A call that takes long does not hold up those in other directories.
-        let release = async move {
-            tokio::time::sleep(SLOT).await;
-            drop(slot);
+        let release = async {
+            turn.yield_after_first_second().await;
             std::future::pending::<Infallible>().await
         };
         let listened = tokio::select! {

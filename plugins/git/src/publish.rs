@@ -9,6 +9,7 @@ use crate::changes::file_uri;
 use crate::commits::{Part, commit};
 use crate::facts::{BASE, base_branch};
 use crate::operations::{Operation, TITLE, refused, title};
+use crate::repository::Repository;
 use crate::status::Branch;
 
 /// The key of an operation's `_meta` with the form of a pull request.
@@ -71,7 +72,8 @@ impl Operation<'_> {
             if !rows.is_empty() {
                 committed = Some(commit(self.place, Part::All, named).await?);
             }
-            let current = self.read().args(["symbolic-ref", "--short", "HEAD"]).text().await?;
+            let current = Repository::branch(&self.tree.root).await?;
+            let current = current.ok_or_else(|| refused("no branch is checked out"))?;
             let to = format!("HEAD:refs/heads/{current}");
             self.write().args(["push", "--quiet", "--set-upstream", &remote, &to]).run().await?;
             Ok::<_, Thrown>(())

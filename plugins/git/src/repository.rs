@@ -1,8 +1,14 @@
 //! Which repository a directory is in.
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use crate::program::{Failure, Git};
+use crate::shared_work::SharedByKey;
+
+/// The searches for the repositories of directories.
+static SEARCHES: LazyLock<SharedByKey<PathBuf, Result<Option<Repository>, Failure>>> =
+    LazyLock::new(SharedByKey::default);
 
 /// A repository as one directory sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +24,11 @@ pub(crate) struct Repository {
 impl Repository {
     /// Returns the repository of a directory; `None` outside of one.
     pub(crate) async fn of(directory: &Path) -> Result<Option<Self>, Failure> {
+        let directory = directory.to_owned();
+        SEARCHES.run(directory.clone(), move || async move { Self::find(&directory).await }).await
+    }
+
+    async fn find(directory: &Path) -> Result<Option<Self>, Failure> {
         // The last question fails where there is no working tree, after the others are answered.
         let asked = Git::read(directory)
             .args([
@@ -73,6 +84,13 @@ impl Repository {
         // The configuration could name the tree of any repository.
         let found = Self::of(&tree).await?;
         Ok(found.filter(|found| found.common_dir == self.common_dir).map(|_| tree))
+    }
+
+    /// The branch that is checked out in a directory; `None` without one. `--short` would call it `heads/<name>` if there is a
+    /// tag of that name.
+    pub(crate) async fn branch(directory: &Path) -> Result<Option<String>, Failure> {
+        let head = Git::read(directory).args(["symbolic-ref", "-q", "HEAD"]).maybe().await?;
+        Ok(head.and_then(|head| head.strip_prefix("refs/heads/").map(str::to_owned)))
     }
 
     /// The commit that is checked out; `None` before the first one.

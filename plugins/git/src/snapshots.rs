@@ -4,36 +4,38 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use futures::future::BoxFuture;
 use ostler_contract::Thrown;
 use parking_lot::Mutex;
 
 use crate::changes::{After, Change};
 use crate::guard::Guard;
 use crate::program::{Failure, Git};
+use crate::recorder::{NAMES, Recorder, Request};
 use crate::repository::Repository;
-use crate::selected::{Known, LeftOut, Selected, Stored, select};
+use crate::selected::{LeftOut, Selected, Stored};
 use crate::session_trees::SessionTree;
 use crate::status::{Object, SUBMODULE};
 use crate::tree::Tree;
 
 /// Where the refs are.
 const REFS: &str = "refs/ostler";
-/// How many trees have their last state stored.
+/// How many trees are remembered before those that are not in use are forgotten.
 const REMEMBERED: usize = 256;
 
 /// The snapshots.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    /// The last snapshot of each tree.
-    last: Mutex<HashMap<PathBuf, Arc<tokio::sync::Mutex<Option<Known>>>>>,
+    /// The recorders of the trees, by their tops.
+    recorders: Mutex<HashMap<PathBuf, Arc<Recorder>>>,
     /// Why the files before the first turn of a session are not recorded, by session and tree.
     missed: Arc<Mutex<HashMap<(String, PathBuf), String>>>,
     /// The trees of sessions that had a turn.
     sessions: Mutex<HashMap<String, Vec<Arc<Tree>>>>,
-    /// Locked while the snapshots of a turn are created, so that the end of one precedes the start of the next.
-    turns: tokio::sync::Mutex<()>,
+    /// Locked for reading by what is recorded without a request that waits for it.
+    unattended: Arc<tokio::sync::RwLock<()>>,
 }
 
 /// A part of a ref's name that stands for any text.
@@ -50,14 +52,24 @@ fn of_session(session: &str) -> String {
     format!("{REFS}/{}", part(id))
 }
 
-fn of_turn(session: &str, turn: &str, side: &str) -> String {
+pub(crate) fn of_turn(session: &str, turn: &str, side: &str) -> String {
     format!("{}/turns/{}/{side}", of_session(session), part(turn))
+}
+
+/// The ref with the state in which the first turn of a session found the tree.
+pub(crate) fn base(session: &str) -> String {
+    format!("{}/base", of_session(session))
+}
+
+/// The ref of a session whose first turn began without a snapshot.
+pub(crate) fn missed(session: &str) -> String {
+    format!("{}/missed", of_session(session))
 }
 
 impl Snapshots {
     /// The state in which the session's first turn found the tree.
     pub(crate) async fn base(&self, tree: &Tree, session: &str) -> Result<Option<String>, Failure> {
-        get(tree, &format!("{}/base", of_session(session))).await
+        self.recorder(tree).get(tree, base(session)).await
     }
 
     /// The state before a turn, and after it if it has ended.
@@ -67,32 +79,22 @@ impl Snapshots {
         session: &str,
         turn: &str,
     ) -> Result<(Option<String>, Option<String>), Failure> {
-        let before = get(tree, &of_turn(session, turn, "before")).await?;
-        Ok((before, get(tree, &of_turn(session, turn, "after")).await?))
+        let recorder = self.recorder(tree);
+        let (before, after) = futures::join!(
+            recorder.get(tree, of_turn(session, turn, "before")),
+            recorder.get(tree, of_turn(session, turn, "after")),
+        );
+        Ok((before?, after?))
     }
 
     /// Records the state before a turn.
     pub(crate) async fn begin(&self, tree: &Arc<Tree>, session: &str, turn: &str) -> Result<(), Failure> {
-        let _turns = self.turns.lock().await;
         self.remember(tree, session);
-        let base = format!("{}/base", of_session(session));
-        let first = get(tree, &base).await?.is_none();
-        let mut missing = Missing::new(self.missed.clone(), tree.clone(), session, turn, first);
-        let now = match self.now(tree).await {
-            Ok(now) => now,
-            Err(why) => {
-                missing.why = Thrown::from(why.clone()).message;
-                return Err(why);
-            }
-        };
-        let mut refs = format!("update {} {now}\n", of_turn(session, turn, "before"));
-        if first {
-            refs.push_str(&format!("create {base} {now}\n"));
-            if get(tree, &missed(session)).await?.is_some() {
-                refs.push_str(&format!("delete {}\n", missed(session)));
-            }
-        }
-        if let Err(why) = update(tree, refs).await {
+        let recorder = self.recorder(tree);
+        let mut missing = Missing::new(self.missed.clone(), recorder.clone(), tree.clone(), session, turn);
+        let (session, turn) = (session.to_owned(), turn.to_owned());
+        let request = Request::Before { session, turn, first: missing.first.clone() };
+        if let Err(why) = recorder.record(tree, request).await {
             missing.why = Thrown::from(why.clone()).message;
             return Err(why);
         }
@@ -105,7 +107,7 @@ impl Snapshots {
         let why = self.missed.lock().get(&(session.to_owned(), tree.root.clone())).cloned();
         let why = match why {
             Some(why) => Some(why),
-            None => get(tree, &missed(session)).await?.map(|_| String::new()),
+            None => self.recorder(tree).get(tree, missed(session)).await?.map(|_| String::new()),
         };
         Ok(why.map(|why| {
             let root = tree.root.display();
@@ -114,24 +116,11 @@ impl Snapshots {
         }))
     }
 
-    /// Records the state after a turn.
-    pub(crate) async fn end(&self, session: &str, turn: &str) -> Result<(), Failure> {
-        let _turns = self.turns.lock().await;
+    /// Records the state after a turn, before that of a later turn whose start follows this call.
+    pub(crate) fn end(&self, session: &str, turn: &str) -> BoxFuture<'static, Result<(), Failure>> {
         let trees = self.sessions.lock().get(session).cloned().unwrap_or_default();
-        let mut failed = None;
-        for tree in trees {
-            failed = self.end_in(&tree, session, turn).await.err().or(failed);
-        }
-        failed.map_or(Ok(()), Err)
-    }
-
-    async fn end_in(&self, tree: &Arc<Tree>, session: &str, turn: &str) -> Result<(), Failure> {
-        // The directories of the turn can differ from earlier ones.
-        if get(tree, &of_turn(session, turn, "before")).await?.is_none() {
-            return Ok(());
-        }
-        let now = self.now(tree).await?;
-        update(tree, format!("update {} {now}\n", of_turn(session, turn, "after"))).await
+        let request = || Request::After { session: session.to_owned(), turn: turn.to_owned() };
+        self.in_each(&trees, request)
     }
 
     /// Records that a session has snapshots in a tree, so that they are removed with it.
@@ -142,99 +131,55 @@ impl Snapshots {
         trees.push(tree.clone());
     }
 
-    /// Forgets all trees, and with them their temporary folders. The snapshots stay.
-    pub(crate) fn clear(&self) {
+    /// Waits for what is recorded, and forgets all trees, and with them their temporary folders. The snapshots stay.
+    pub(crate) async fn close(&self) {
+        let _all = self.unattended.write().await;
         self.sessions.lock().clear();
     }
 
     /// Removes the snapshots of a session that is disposed of.
-    pub(crate) async fn forget(&self, session: &str) -> Result<(), Failure> {
-        let _turns = self.turns.lock().await;
+    pub(crate) fn forget(&self, session: &str) -> BoxFuture<'static, Result<(), Failure>> {
         let trees = self.sessions.lock().remove(session).unwrap_or_default();
         self.missed.lock().retain(|(of, _), _| of != session);
-        let mut failed = None;
-        for tree in trees {
-            // The working tree may be removed already.
-            failed = remove(&tree.repository, session).await.err().or(failed);
-        }
-        failed.map_or(Ok(()), Err)
+        self.in_each(&trees, || Request::Forget { session: session.to_owned() })
+    }
+
+    fn in_each(
+        &self,
+        trees: &[Arc<Tree>],
+        request: impl Fn() -> Request,
+    ) -> BoxFuture<'static, Result<(), Failure>> {
+        let recorded: Vec<_> = trees.iter().map(|tree| self.recorder(tree).record(tree, request())).collect();
+        let unattended = self.unattended.clone().try_read_owned();
+        Box::pin(async move {
+            let recorded = futures::future::join_all(recorded).await;
+            drop(unattended);
+            recorded.into_iter().collect()
+        })
     }
 
     /// The tree object of the state now: of tracked files and of those that are not ignored.
     pub(crate) async fn now(&self, tree: &Arc<Tree>) -> Result<String, Failure> {
-        let status = tree.status().await?;
-        let (root, rows) = (tree.root.clone(), status.rows.clone());
-        let commit = status.branch.commit.clone();
-        if let Some(commit) = commit.as_ref().filter(|_| rows.is_empty()) {
-            return Git::read(&tree.root)
-                .args(["rev-parse", "--verify", &format!("{commit}^{{tree}}")])
-                .text()
-                .await;
-        }
-        let last = self.last_of(tree);
-        // Two at once would hash the same files.
-        let mut last = last.lock().await;
-        let known = last.take();
-        let known = match known {
-            Some(known) => known,
-            None => {
-                let file = Known::file(tree);
-                tokio::task::spawn_blocking(move || Known::read(&file)).await.unwrap_or_default()
-            }
-        };
-        let looked = tokio::task::spawn_blocking(move || {
-            let selected = select(&root, rows, commit.as_deref(), &known);
-            (selected, known)
-        });
-        let (mut selected, known) =
-            looked.await.map_err(|why| Failure::Other(format!("cannot look at the changed files: {why}")))?;
-        if known.hash == selected.hash && !known.id.is_empty() {
-            let id = known.id.clone();
-            *last = Some(known);
-            return Ok(id);
-        }
-        let written = match gone(tree, &selected.stored).await {
-            Ok(gone) => {
-                selected.hash_again(&gone);
-                write(tree, &selected).await
-            }
-            Err(why) => Err(why),
-        };
-        let (id, new) = match written {
-            Ok(written) => written,
-            Err(why) => {
-                *last = Some(known);
-                return Err(why);
-            }
-        };
-        let known = Known::of(selected, id.clone(), new);
-        let (file, text) = (Known::file(tree), known.text());
-        // Without the file, the files are hashed again after a restart.
-        let _ = tokio::task::spawn_blocking(move || Known::write(&file, &text)).await;
-        *last = Some(known);
-        Ok(id)
+        self.recorder(tree).now(tree).await
     }
 
-    fn last_of(&self, tree: &Tree) -> Arc<tokio::sync::Mutex<Option<Known>>> {
-        let mut last = self.last.lock();
-        if last.len() >= REMEMBERED {
-            last.retain(|_, known| Arc::strong_count(known) > 1);
+    fn recorder(&self, tree: &Tree) -> Arc<Recorder> {
+        let mut recorders = self.recorders.lock();
+        if recorders.len() >= REMEMBERED {
+            recorders.retain(|_, recorder| Arc::strong_count(recorder) > 1);
         }
-        last.entry(tree.root.clone()).or_default().clone()
+        recorders.entry(tree.root.clone()).or_default().clone()
     }
-}
-
-/// The ref of a session whose first turn began without a snapshot.
-fn missed(session: &str) -> String {
-    format!("{}/missed", of_session(session))
 }
 
 /// Notes that a turn began without a snapshot, unless one is recorded: also where the host does not wait any longer.
 struct Missing {
     missed: Arc<Mutex<HashMap<(String, PathBuf), String>>>,
+    recorder: Arc<Recorder>,
     tree: Arc<Tree>,
     session: String,
-    first: bool,
+    /// Whether it is the first turn of the session, once that is known.
+    first: Arc<OnceLock<bool>>,
     why: String,
     done: bool,
 }
@@ -242,13 +187,13 @@ struct Missing {
 impl Missing {
     fn new(
         missed: Arc<Mutex<HashMap<(String, PathBuf), String>>>,
+        recorder: Arc<Recorder>,
         tree: Arc<Tree>,
         session: &str,
         turn: &str,
-        first: bool,
     ) -> Self {
         let why = format!("the snapshot before the turn {turn} took too long");
-        Self { missed, tree, session: session.to_owned(), first, why, done: false }
+        Self { missed, recorder, tree, session: session.to_owned(), first: Arc::default(), why, done: false }
     }
 
     fn recorded(mut self) {
@@ -259,53 +204,55 @@ impl Missing {
 
 impl Drop for Missing {
     fn drop(&mut self) {
-        if self.done || !self.first {
+        if self.done || self.first.get() == Some(&false) {
             return;
         }
         let key = (self.session.clone(), self.tree.root.clone());
-        self.missed.lock().insert(key, std::mem::take(&mut self.why));
-        let (tree, name) = (self.tree.clone(), missed(&self.session));
+        self.missed.lock().insert(key.clone(), std::mem::take(&mut self.why));
+        let (recorder, tree, missed) = (self.recorder.clone(), self.tree.clone(), self.missed.clone());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             // It is known after a restart too.
             runtime.spawn(async move {
-                let empty = Git::read(&tree.root).args(["mktree"]).text().await;
-                if let Ok(empty) = empty {
-                    let _ = update(&tree, format!("update {name} {empty}\n")).await;
+                // Of a later turn, only the changeset of that turn is missing.
+                if let Ok(false) = recorder.miss(&tree, key.0.clone()).await {
+                    missed.lock().remove(&key);
                 }
             });
         }
     }
 }
 
-/// Removes the snapshots of a session from a repository.
-async fn remove(repository: &Repository, session: &str) -> Result<(), Failure> {
+/// Removes the snapshots of sessions from a repository.
+pub(crate) async fn remove(repository: &Repository, sessions: &[&str]) -> Result<(), Failure> {
     let common = repository.common_dir.clone();
-    let listed = ["for-each-ref", "--format=delete %(refname)", &of_session(session)];
-    let refs = Git::read(&common).args(listed).text().await?;
+    let mut refs = Vec::new();
+    for sessions in sessions.chunks(NAMES) {
+        let listed = Git::read(&common).args(["for-each-ref", "--format=delete %(refname)"]);
+        refs.extend_from_slice(&listed.args(sessions.iter().map(|session| of_session(session))).run().await?);
+    }
     if refs.is_empty() {
         return Ok(());
     }
     let bare = Repository { tree: None, git_dir: common.clone(), common_dir: common };
-    change_refs(&Guard::of(&bare).await?, refs + "\n").await
-}
-
-async fn get(tree: &Tree, name: &str) -> Result<Option<String>, Failure> {
-    Git::read(&tree.root).args(["rev-parse", "--verify", "--quiet", name]).maybe().await
+    change_refs(&Guard::of(&bare).await?, refs).await
 }
 
 /// Changes refs, all or none of them. No hook takes part.
-async fn update(tree: &Tree, refs: String) -> Result<(), Failure> {
+pub(crate) async fn update(tree: &Tree, refs: Vec<u8>) -> Result<(), Failure> {
     change_refs(&*tree.guard().await?, refs).await
 }
 
-async fn change_refs(guard: &Guard, refs: String) -> Result<(), Failure> {
+async fn change_refs(guard: &Guard, refs: Vec<u8>) -> Result<(), Failure> {
     let update = guard.git().args(["update-ref", "--no-deref", "--stdin"]);
-    update.input(refs.into_bytes()).run().await.map(drop)
+    update.input(refs).run().await.map(drop)
 }
 
 /// Writes the tree object: with a copy of the index, so that the index itself stays as it is, and with a folder for new
 /// objects that is only emptied into the repository when git is done.
-async fn write(tree: &Tree, selected: &Selected) -> Result<(String, Vec<(PathBuf, String)>), Failure> {
+pub(crate) async fn write(
+    tree: &Tree,
+    selected: &Selected,
+) -> Result<(String, Vec<(PathBuf, String)>), Failure> {
     let failed = |why: std::io::Error| Failure::Other(format!("cannot copy the index: {why}"));
     let folder = tempfile::tempdir().map_err(failed)?;
     let index = folder.path().join("index");
@@ -368,7 +315,7 @@ async fn write(tree: &Tree, selected: &Selected) -> Result<(String, Vec<(PathBuf
 }
 
 /// The contents that the repository no longer has.
-async fn gone(tree: &Tree, stored: &[Stored]) -> Result<HashSet<String>, Failure> {
+pub(crate) async fn gone(tree: &Tree, stored: &[Stored]) -> Result<HashSet<String>, Failure> {
     if stored.is_empty() {
         return Ok(HashSet::new());
     }
@@ -467,6 +414,7 @@ pub(crate) async fn between(
             "--raw",
             "--no-abbrev",
             "--no-ext-diff",
+            "--ignore-submodules=none",
             renames,
             before,
             after,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One path that differs from the last commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +57,16 @@ impl Row {
     /// Whether anything of it is staged.
     pub(crate) fn is_staged(&self) -> bool {
         !matches!(self.staged, '.' | '?') && !self.conflict
+    }
+
+    /// Whether it is a copy, which leaves its origin as it is.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.staged == 'C' || self.unstaged == 'C'
+    }
+
+    /// Whether a path is that of the file, or of a folder above it.
+    pub(crate) fn concerns(&self, path: &Path) -> bool {
+        self.path.starts_with(path) || self.origin.as_ref().is_some_and(|origin| origin.starts_with(path))
     }
 
     /// Whether it is absent from the working tree, or was before it: no content on the new side.

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::guard::Guard;
 use crate::program::{Failure, Git};
 use crate::repository::Repository;
+use crate::shared_work::SharedWork;
 use crate::status::{Branch, Row, Status};
 use crate::tree_watch::{ChangedPaths, Watch};
 
@@ -52,6 +53,7 @@ impl Trees {
             repository,
             used: Mutex::new(Instant::now()),
             writing: tokio::sync::Mutex::default(),
+            reads: SharedWork::default(),
             scan: tokio::sync::Mutex::default(),
             unwatched: tokio::sync::Mutex::default(),
             guard: tokio::sync::Mutex::default(),
@@ -85,6 +87,8 @@ pub(crate) struct Tree {
     used: Mutex<Instant>,
     /// Held during a change of the tree or its index.
     pub writing: tokio::sync::Mutex<()>,
+    /// The reads of its changes.
+    reads: SharedWork<Result<Arc<Status>, Failure>>,
     scan: tokio::sync::Mutex<Scan>,
     /// Whether the system does not allow it to be watched. Held while a watch begins.
     unwatched: tokio::sync::Mutex<bool>,
@@ -132,10 +136,17 @@ impl Tree {
         Stamps { index: stamp(&own.join("index")), rules: rules.iter().flat_map(both).collect() }
     }
 
-    /// The changes since the last commit, and the branch.
+    /// The changes since the last commit, and the branch. Requests that wait at the same time share a read.
     pub(crate) async fn status(self: &Arc<Self>) -> Result<Arc<Status>, Failure> {
+        let tree = self.clone();
+        self.reads.run(move || async move { tree.read_status().await }).await
+    }
+
+    async fn read_status(self: &Arc<Self>) -> Result<Arc<Status>, Failure> {
         let mut scan = self.scan.lock().await;
         let stamps = self.stamps();
+        // A read that fails, or that nothing waits for any more, loses which paths moved: the next one reads everything.
+        let last = scan.read.take();
         let moved = match scan.watch.clone() {
             Some(watch) => match watch.moved().await {
                 ChangedPaths::Paths(paths) if scan.slow => ChangedPaths::Paths(paths),
@@ -143,7 +154,7 @@ impl Tree {
             },
             None => ChangedPaths::All,
         };
-        let some = match (&scan.read, moved) {
+        let some = match (&last, moved) {
             (Some(read), ChangedPaths::Paths(paths)) if read.stamps.rules == stamps.rules => {
                 match read.at.elapsed() < TRUSTED && !paths.iter().any(|path| is_rule(path)) {
                     true => self.moved_since(read, paths, &stamps).await?,
@@ -152,13 +163,11 @@ impl Tree {
             }
             _ => None,
         };
-        let status = match (some, scan.read.as_mut()) {
+        let status = match (some, last) {
             (Some(some), Some(read)) => {
-                read.stamps = stamps;
-                if let Some(status) = some {
-                    read.status = status;
-                }
-                read.status.clone()
+                let status = some.unwrap_or(read.status);
+                scan.read = Some(Read { status: status.clone(), stamps, at: read.at });
+                status
             }
             _ => {
                 let begun = Instant::now();
@@ -262,13 +271,9 @@ impl Tree {
             match (&old.branch.commit, &branch.commit) {
                 (Some(old), Some(new)) => {
                     if old != new {
-                        paths.extend(
-                            self.names(&["diff-tree", "-r", "--no-renames", "--name-only", "-z", old, new])
-                                .await?,
-                        );
+                        paths.extend(self.names(&["diff-tree", "-r"], &[old, new]).await?);
                     }
-                    let staged = ["diff-index", "--cached", "--no-renames", "--name-only", "-z", new];
-                    paths.extend(self.names(&staged).await?);
+                    paths.extend(self.names(&["diff-index", "--cached"], &[new]).await?);
                 }
                 _ => return Ok(None),
             }
@@ -285,9 +290,12 @@ impl Tree {
         Ok(Some(Some(Arc::new(status))))
     }
 
-    async fn names(&self, arguments: &[&str]) -> Result<Vec<PathBuf>, Failure> {
+    /// The paths that differ between trees.
+    async fn names(&self, command: &[&str], trees: &[&str]) -> Result<Vec<PathBuf>, Failure> {
         use std::os::unix::ffi::OsStrExt as _;
-        let out = Git::read(&self.root).args(arguments).run().await?;
+        let listed = Git::read(&self.root).args(command.iter().copied());
+        let listed = listed.args(["--no-renames", "--ignore-submodules=none", "--name-only", "-z"]);
+        let out = listed.args(trees.iter().copied()).run().await?;
         let names = out.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         Ok(names.map(|name| PathBuf::from(std::ffi::OsStr::from_bytes(name))).collect())
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ostler_contract::points::{Repository as Named, Worktree, WorktreeRequest, Worktrees, worktrees_beside};
 use ostler_contract::{Call, PluginHost, RpcError, Thrown};
+use rustix::fs::Access;
 
 use crate::facts::BASE;
 use crate::guard::Guard;
@@ -98,6 +99,7 @@ impl Making {
             None => current_branch(main).await?,
         };
         let path = self.place(main, name).await?;
+        check_writable(main, &path).await?;
         let base = resolve(main, &base).await?;
         if path.symlink_metadata().is_ok() {
             return Err(refused(format!("{} exists already; move it away, or delete it", path.display())));
@@ -119,20 +121,18 @@ impl Making {
         let main = Path::new(&request.repository);
         let Planned { path, base, new_branch } = self.plan(&request).await?;
         if let Some(folder) = path.parent() {
-            tokio::fs::create_dir_all(folder).await.map_err(|why| {
-                Thrown::new(format_args!(
-                    "cannot create {}: {why}; set worktreesRoot of @ostler/git to a folder that the host can write",
-                    folder.display()
-                ))
-            })?;
+            tokio::fs::create_dir_all(folder).await.map_err(|why| not_writable(folder, &why))?;
         }
         let add = Git::write(main).args(["worktree", "add", "--quiet"]);
+        // A tag can have the same name.
+        let full = format!("refs/heads/{base}");
+        let start = if commit_of(main, &full).await?.is_some() { &full } else { &base };
         let add = match &new_branch {
             Some(branch) => add
                 .arg(if request.track { "--track" } else { "--no-track" })
                 .args(["-b", branch])
                 .arg(&path)
-                .arg(&base),
+                .arg(start),
             None => add.arg(&path).arg(&base),
         };
         let made = match add.run().await {
@@ -151,7 +151,7 @@ impl Making {
                 let _ = Git::write(main).args(set).run().await;
                 Some(branch)
             }
-            None => Git::read(&path).args(["symbolic-ref", "--short", "-q", "HEAD"]).maybe().await?,
+            None => Repository::branch(&path).await?,
         };
         let brought = bring(main, &path, &request.symlink_folders, &request.include_files).await;
         if let Err(why) = exclude_links(&path).await {
@@ -246,6 +246,39 @@ impl Making {
         self.trees.forget(path);
         Ok(())
     }
+}
+
+fn not_writable(folder: &Path, why: &std::io::Error) -> Thrown {
+    refused(format!(
+        "cannot create a working tree in {}: {why}; set worktreesRoot of @ostler/git to a folder that the host can write",
+        folder.display()
+    ))
+}
+
+/// Checks that the host can write where a tree will be, and in git's folder, which records it. The folder above a repository
+/// can belong to another user, or be read-only in the sandbox of a service.
+async fn check_writable(main: &Path, path: &Path) -> Result<(), Thrown> {
+    let common = Repository::of(main).await?.map(|repository| repository.common_dir);
+    let folder = path.parent().unwrap_or(path).to_owned();
+    let check = move || {
+        let writable = |path: &Path| rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK);
+        let there = folder.ancestors().find(|above| above.symlink_metadata().is_ok()).unwrap_or(&folder);
+        let found = match std::fs::metadata(there) {
+            Ok(found) if !found.is_dir() => Err(std::io::ErrorKind::NotADirectory.into()),
+            found => found.and_then(|_| Ok(writable(there)?)),
+        };
+        found.map_err(|why| not_writable(&folder, &why))?;
+        common.map_or(Ok(()), |common| {
+            writable(&common).map_err(|why| {
+                refused(format!(
+                    "the host cannot write in {}, where git records working trees: {}; change its owner or rights, or the restrictions of the service",
+                    common.display(),
+                    std::io::Error::from(why)
+                ))
+            })
+        })
+    };
+    tokio::task::spawn_blocking(check).await.map_err(Thrown::new)?
 }
 
 /// Follows the links in the existing part of a path.
@@ -378,7 +411,7 @@ async fn remove_branch(repository: &Path, branch: &str) -> Result<bool, Thrown> 
 
 /// The branch that is checked out in the main tree.
 async fn current_branch(main: &Path) -> Result<String, Failure> {
-    let name = Git::read(main).args(["symbolic-ref", "--short", "-q", "HEAD"]).maybe().await?;
+    let name = Repository::branch(main).await?;
     Ok(name.unwrap_or_else(|| "HEAD".to_owned()))
 }
 

@@ -34,8 +34,55 @@ pub(crate) enum NoCodeHost {
     NoRepository,
     Detached,
     NoRemote,
-    /// The hosts of its remotes.
-    UnknownHost(String),
+    /// The URL to which it is pushed names no repository of a code host.
+    NotOnHost(PushUrl),
+    /// The host of that URL is not configured.
+    UnknownHost {
+        host: String,
+        to: PushUrl,
+    },
+}
+
+/// The URL to which a branch is pushed, for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PushUrl {
+    /// Without what could be a password.
+    url: String,
+    remote: String,
+    /// Whether the remote is fetched from another URL.
+    differs: bool,
+}
+
+impl PushUrl {
+    fn of(pushed: &Pushed, remotes: &[Remote]) -> Self {
+        let remote = remotes.iter().find(|remote| remote.name == pushed.remote);
+        Self {
+            url: without_user(&pushed.url),
+            remote: without_user(&pushed.remote),
+            differs: remote.is_some_and(|remote| remote.fetch != pushed.url),
+        }
+    }
+
+    /// What it is, in a sentence.
+    fn described(&self, at: impl std::fmt::Display) -> String {
+        let Self { url, remote, differs } = self;
+        let push = if *differs { "push " } else { "" };
+        format!("the {push}URL of the remote {remote} of {at}, {url},")
+    }
+
+    /// The command that changes it.
+    fn remedy(&self) -> String {
+        let push = if self.differs { "--push " } else { "" };
+        format!("change it with git remote set-url {push}{} <url>", self.remote)
+    }
+}
+
+/// A URL without its user and password.
+fn without_user(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
 }
 
 impl NoCodeHost {
@@ -48,8 +95,12 @@ impl NoCodeHost {
             Self::NoRemote => {
                 format!("the repository at {at} has no remote on a code host; add one with git remote add origin <url>")
             }
-            Self::UnknownHost(host) => format!(
-                "the remote of {at} is on {host}, which is not configured; add hosts.\"{host}\" to the options of {} with kind github, gitlab or forgejo",
+            Self::NotOnHost(to) => {
+                format!("{} is not on a code host; {}", to.described(at), to.remedy())
+            }
+            Self::UnknownHost { host, to } => format!(
+                "{} is on {host}, which is not configured; add hosts.\"{host}\" to the options of {} with kind github, gitlab or forgejo",
+                to.described(at),
                 crate::NAME
             ),
         })
@@ -91,9 +142,10 @@ impl CodeHostBranch {
         let remotes = remotes_of(&remotes);
         let branch = match branch {
             Some(branch) => branch.to_owned(),
-            None => match git(directory, &["symbolic-ref", "--short", "-q", "HEAD"]).await? {
-                Some(branch) => branch,
-                None => return Ok(Err(NoCodeHost::Detached)),
+            // `--short` would call it `heads/<name>` if there is a tag of that name.
+            None => match git(directory, &["symbolic-ref", "-q", "HEAD"]).await? {
+                Some(head) if head.starts_with("refs/heads/") => head["refs/heads/".len()..].to_owned(),
+                _ => return Ok(Err(NoCodeHost::Detached)),
             },
         };
         if remotes.is_empty() {
@@ -114,8 +166,12 @@ impl CodeHostBranch {
     fn among(sites: &Sites, remotes: &[Remote], pushed: Pushed, resolved: &str) -> Result<Self, NoCodeHost> {
         let at = |url: &str| Address::parse(url).and_then(|address| sites.of(&address));
         let Some((site, head)) = at(&pushed.url) else {
+            let to = PushUrl::of(&pushed, remotes);
             let host = Address::parse(&pushed.url).and_then(|address| address.names().next());
-            return Err(host.map_or(NoCodeHost::NoRemote, NoCodeHost::UnknownHost));
+            return Err(match host {
+                Some(host) => NoCodeHost::UnknownHost { host, to },
+                None => NoCodeHost::NotOnHost(to),
+            });
         };
         let mut ranked: Vec<&Remote> = remotes.iter().collect();
         let rank = |name: &str| match name {
@@ -296,17 +352,32 @@ mod tests {
 
     #[test]
     fn a_place_may_be_nowhere() {
-        let at = |url: &str| place(&[("origin", url)], "", "").unwrap_err();
-        assert_eq!(at("/srv/git/stable.git"), NoCodeHost::NoRemote);
-        assert_eq!(
-            at("https://code.example:8443/a/b"),
-            NoCodeHost::UnknownHost("code.example:8443".to_owned())
-        );
-        let refusal = NoCodeHost::UnknownHost("code.example".to_owned()).refusal(Path::new("/inn"));
-        assert_eq!(
-            refusal.message,
-            "the remote of /inn is on code.example, which is not configured; add hosts.\"code.example\" to the options of @ostler/github with kind github, gitlab or forgejo"
-        );
+        let refusal = |fetch: &str, push: &str, tracked: &str| {
+            let remotes = remotes_of(&format!("origin\t{fetch} (fetch)\norigin\t{push} (push)\n"));
+            let pushed = Pushed::of("work", tracked, &remotes);
+            let nowhere = CodeHostBranch::among(&sites(), &remotes, pushed, "").unwrap_err();
+            nowhere.refusal(Path::new("/inn")).message
+        };
+        let hub = "https://github.com/inn/stable";
+        let configure = "which is not configured; add hosts.\"code.example:8443\" to the options of @ostler/github with kind github, gitlab or forgejo";
+        for (fetch, push, expected) in [
+            // The push URL is named where it is not that for fetching, which may be on a code host.
+            (hub, "/srv/git/stable.git", "the push URL of the remote origin of /inn, /srv/git/stable.git, is not on a code host; change it with git remote set-url --push origin <url>".to_owned()),
+            (hub, "file:///srv/stable", "the push URL of the remote origin of /inn, file:///srv/stable, is not on a code host; change it with git remote set-url --push origin <url>".to_owned()),
+            (hub, "no-push", "the push URL of the remote origin of /inn, no-push, is not on a code host; change it with git remote set-url --push origin <url>".to_owned()),
+            (hub, "https://ada:secret@code.example:8443/a/b", format!("the push URL of the remote origin of /inn, https://code.example:8443/a/b, is on code.example:8443, {configure}")),
+            (hub, "https://ada:s@cret@github.com/stable", "the push URL of the remote origin of /inn, https://github.com/stable, is not on a code host; change it with git remote set-url --push origin <url>".to_owned()),
+            // One URL for both.
+            ("/srv/stable", "/srv/stable", "the URL of the remote origin of /inn, /srv/stable, is not on a code host; change it with git remote set-url origin <url>".to_owned()),
+            ("https://code.example:8443/a/b", "https://code.example:8443/a/b", format!("the URL of the remote origin of /inn, https://code.example:8443/a/b, is on code.example:8443, {configure}")),
+        ] {
+            assert_eq!(refusal(fetch, push, ""), expected);
+        }
+        // Fetching from elsewhere does not matter.
+        let remotes = remotes_of(&format!("origin\t/srv/stable (fetch)\norigin\t{hub} (push)\n"));
+        let pushed = Pushed::of("work", "", &remotes);
+        let place = CodeHostBranch::among(&sites(), &remotes, pushed, "").unwrap();
+        assert_eq!(place.head.full(), "inn/stable");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod github;
 mod gitlab;
 mod program;
 mod remote;
+mod shared_work;
 mod site;
 
 use std::collections::HashMap;
@@ -28,7 +29,6 @@ use std::time::Duration;
 use ostler_contract::points::{BranchAsked, PullRequest, PullRequestRequest, PullRequests};
 use ostler_contract::{Call, Options, Plugin, PluginHost, Thrown, json};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use api::Api;
 use code_host_branch::{CodeHostBranch, NoCodeHost, is_on_github};
@@ -39,8 +39,6 @@ use site::Sites;
 /// The name of the plugin in a configuration.
 pub const NAME: &str = "@ostler/github";
 
-/// The maximum number of concurrent searches.
-const AT_A_TIME: usize = 8;
 /// The limit of a search, including its wait: less than the host waits, so that it can report the reason.
 const LOOK_LIMIT: Duration = Duration::from_secs(28);
 /// The maximum number of directories whose reported problems are stored.
@@ -95,7 +93,6 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
         credentials: Credentials::new(host.clone(), sites.gh),
         sites,
         api: Api::new(host.clone()),
-        looks: Semaphore::new(AT_A_TIME),
         reported: Mutex::default(),
     });
     let (creating, finding) = (pulls.clone(), pulls.clone());
@@ -124,7 +121,6 @@ struct Pulls {
     sites: Sites,
     credentials: Credentials,
     api: Api,
-    looks: Semaphore,
     /// The last reported problem, by directory.
     reported: Mutex<HashMap<String, String>>,
 }
@@ -158,12 +154,12 @@ impl Pulls {
     }
 
     async fn look(&self, asked: &BranchAsked) -> Result<Option<PullRequest>, Thrown> {
-        let _turn = self.looks.acquire().await;
         let directory = Path::new(&asked.directory);
         let place = match CodeHostBranch::of(&self.sites, directory, asked.branch.as_deref()).await? {
             Ok(place) => place,
             Err(_) => return Ok(None),
         };
+        let _turn = place.site.searches.acquire().await;
         let credential = self.credentials.of(&place.site, asked.token.as_deref()).await?;
         let asking = self.api.asking(&place.site, credential);
         let found = forge::find(&asking, &place).await;

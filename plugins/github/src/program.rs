@@ -1,13 +1,16 @@
 //! Runs `git` and `gh` for reads: without prompts, hooks or helpers, with bounded time and output.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use ostler_contract::Thrown;
 use ostler_processes::ChildKind;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
+
+use crate::shared_work::SharedByKey;
 
 /// How long a call may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -28,8 +31,22 @@ pub(crate) enum NotRun {
     Other(String),
 }
 
-/// Reads something of a repository; `None` where git answers "no" with exit code 1.
+/// A call of git: its directory and its arguments.
+type GitCall = (PathBuf, Vec<String>);
+
+/// The calls of git that run.
+static CALLS: LazyLock<SharedByKey<GitCall, Result<Option<String>, Thrown>>> =
+    LazyLock::new(SharedByKey::default);
+
+/// Reads something of a repository; `None` where git answers "no" with exit code 1. Equal calls that wait at the same time
+/// are one.
 pub(crate) async fn git(directory: &Path, arguments: &[&str]) -> Result<Option<String>, Thrown> {
+    let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    let (directory, call) = (directory.to_owned(), (directory.to_owned(), arguments.clone()));
+    CALLS.run(call, move || async move { run_git(&directory, &arguments).await }).await
+}
+
+async fn run_git(directory: &Path, arguments: &[String]) -> Result<Option<String>, Thrown> {
     let mut command = Command::from(ChildKind::Git.command("git"));
     command
         .env("LC_ALL", "C")

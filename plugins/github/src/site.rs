@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ostler_contract::points::Resource;
 use ostler_contract::{Options, Secret, Thrown, Value, json};
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 use url::{Host, Url};
 
 use crate::remote::Address;
@@ -32,6 +33,8 @@ impl Kind {
     }
 }
 
+/// The maximum number of concurrent searches on one host.
+const SEARCHES: usize = 8;
 /// The built-in hosts.
 const KNOWN: &[(&str, Kind)] =
     &[("codeberg.org", Kind::Forgejo), ("github.com", Kind::Github), ("gitlab.com", Kind::Gitlab)];
@@ -56,6 +59,8 @@ pub(crate) struct Site {
     pub token: Option<TokenOption>,
     /// Whether clients provide tokens for it.
     pub lent: bool,
+    /// Limits the searches that run at a time: a slow host delays those of no other.
+    pub searches: Semaphore,
 }
 
 /// A repository of a site.
@@ -201,7 +206,8 @@ fn site(name: &str, host: HostOptions, lent: bool) -> Result<Site, String> {
         None => default_api(name, kind),
     };
     let token = host.token.map(|token| token_option(token.0)).transpose()?;
-    Ok(Site { name: name.to_owned(), kind, api, token, lent })
+    let searches = Semaphore::new(SEARCHES);
+    Ok(Site { name: name.to_owned(), kind, api, token, lent, searches })
 }
 
 fn default_api(name: &str, kind: Kind) -> String {

@@ -1,0 +1,1 @@
+../../git/src/shared_work.rs
