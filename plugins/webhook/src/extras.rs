@@ -5,6 +5,7 @@ use std::time::Duration;
 use ostler_contract::duration::{A_DURATION, read_duration};
 use ostler_contract::host::Routing;
 use ostler_contract::http::header::HeaderName;
+use ostler_contract::protocol::event_path;
 use ostler_contract::{JsonObject, Value};
 
 use crate::condition::Condition;
@@ -159,7 +160,7 @@ fn routing(order_by: Option<&Value>, session: Option<&Value>) -> Result<Option<R
                 && name.len() <= LONGEST_FIELD
                 && name.trim() == *name
                 && !name.contains(['{', '}'])
-                && name.split('.').all(|part| !part.is_empty())
+                && event_path::check(name).is_ok()
         });
         name.map(str::to_owned)
     };
@@ -297,11 +298,14 @@ mod tests {
         let of = |value: Value| read(json!({ "retry": value })).unwrap().retry.unwrap();
         let seconds = Duration::from_secs;
         assert_eq!(of(json!({ "times": 3, "first": "2m" })), Retry { times: 3, first: seconds(120) });
+            ("orderBy", json!("a[\"x.y\"")),
+            ("orderBy", json!("a[10000]")),
         assert_eq!(of(json!({ "times": 20 })), Retry { times: 20, first: seconds(5) });
         assert_eq!(of(json!({ "first": "hour" })), Retry { times: 8, first: seconds(3600) });
         for (text, expected) in [("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400), ("30s", 30)]
         {
             assert_eq!(duration(text), Some(seconds(expected)), "{text}");
+            ("session", json!({ "by": "a[\"x\"]y" })),
         }
         assert_eq!((duration("365d"), duration("366d")), (Some(seconds(31_536_000)), None));
         let set = |record: Value| of_automations(record.as_object().unwrap());
@@ -331,3 +335,7 @@ mod tests {
         assert_eq!(Retry { times: 20, first: LONGEST_WAIT }.wait(20), Some(LONGEST_WAIT));
     }
 }
+        for path in ["commits.0.id", "commits[0].id", "labels[\"app.kubernetes.io/name\"]", "payload[name]"] {
+            let of = Routing { by: path.to_owned(), session: false };
+            assert_eq!(read(json!({ "orderBy": path })).unwrap().routing, Some(of));
+        }

@@ -3,6 +3,7 @@
 
 use ostler_contract::points::TriggerType;
 use ostler_contract::registry::Owned;
+use ostler_protocol::template::invalid_paths;
 use ostler_protocol::wire::state::{AutomationDefinition, AutomationTrigger};
 
 use super::rule::{Rule, SESSION, WATCH};
@@ -50,6 +51,12 @@ pub(super) fn log_problems(automations: &Automations, id: &str, definition: &Aut
     }
     for unread in AutomationSettings::unread(definition) {
         automations.core.log.warn(format_args!("automation {id}: {unread}"));
+    }
+    for why in invalid_paths(&definition.message.text) {
+        automations
+            .core
+            .log
+            .warn(format_args!("automation {id}: a placeholder of its message is always empty: {why}"));
     }
     for trigger in &definition.triggers {
         let name = match trigger {
