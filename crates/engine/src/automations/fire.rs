@@ -519,6 +519,8 @@ impl Automations {
                 place: Place::DefaultChat,
                 message: message(opening(&entry.wire.definition, &run, place), MessageKind::Automation),
                 model: None,
+            // Its run ends with the reason.
+            && !self.has_no_message(&entry, &run)
                 sender: settings.editor.clone().or(entry.owner.clone()),
                 queue: false,
                 // A message added to a running turn starts no work, so no policy applies.
