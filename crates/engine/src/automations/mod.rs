@@ -22,7 +22,7 @@ mod rule;
 mod run;
 mod run_summary;
 mod runs_elsewhere;
-mod schedule;
+pub mod schedule;
 mod settings;
 mod shared;
 mod starting;
