@@ -66,6 +66,8 @@ pub(crate) enum Dedupe {
 pub(crate) struct Limit {
     pub calls: usize,
     pub per: Duration,
+    /// Whether calls beyond it get 503, because their sender does not repeat a 429.
+    pub is_unavailable: bool,
 }
 
 /// A number of retries; the first after a delay, each following one after twice the previous delay.
@@ -183,14 +185,23 @@ fn routing(order_by: Option<&Value>, session: Option<&Value>) -> Result<Option<R
 }
 
 fn limit(value: &Value) -> Result<Limit, String> {
-    let wrong =
-        || format!("limit must be {{ calls, per }}: a number from 1 to {MOST_CALLS} and {A_DURATION}");
-    let fields = value.as_object().filter(|fields| fields.keys().all(|key| key == "calls" || key == "per"));
+    let wrong = || {
+        format!(
+            "limit must be {{ calls, per }}: a number from 1 to {MOST_CALLS} and {A_DURATION}; optionally status: 429 or 503"
+        )
+    };
+    let is_field = |key: &String| ["calls", "per", "status"].contains(&key.as_str());
+    let fields = value.as_object().filter(|fields| fields.keys().all(is_field));
     let fields = fields.ok_or_else(wrong)?;
     let calls = fields.get("calls").and_then(Value::as_u64).filter(|calls| (1..=MOST_CALLS).contains(calls));
     let per = fields.get("per").and_then(Value::as_str).and_then(duration);
-    match (calls.and_then(|calls| usize::try_from(calls).ok()), per) {
-        (Some(calls), Some(per)) => Ok(Limit { calls, per }),
+    let is_unavailable = match fields.get("status").map(Value::as_u64) {
+        None | Some(Some(429)) => Some(false),
+        Some(Some(503)) => Some(true),
+        Some(_) => None,
+    };
+    match (calls.and_then(|calls| usize::try_from(calls).ok()), per, is_unavailable) {
+        (Some(calls), Some(per), Some(is_unavailable)) => Ok(Limit { calls, per, is_unavailable }),
         _ => Err(wrong()),
     }
 }
@@ -245,7 +256,11 @@ mod tests {
             "verify": "github", "dedupe": "X-GitHub-Delivery", "limit": { "calls": 3, "per": "minute" }, "retry": true
         }))
         .unwrap();
-        assert_eq!(asked.limit, Some(Limit { calls: 3, per: Duration::from_secs(60) }));
+        let limit = Limit { calls: 3, per: Duration::from_secs(60), is_unavailable: false };
+        assert_eq!(asked.limit, Some(limit));
+        let of = |status: u16| read(json!({ "limit": { "calls": 3, "per": "1m", "status": status } }));
+        assert_eq!(of(429).unwrap().limit, Some(limit));
+        assert_eq!(of(503).unwrap().limit, Some(Limit { is_unavailable: true, ..limit }));
         let by_header = Some(Dedupe::Header(HeaderName::from_static("x-github-delivery")));
         assert_eq!(asked.dedupe, by_header);
         let of_sender = |verify: &str| read(json!({ "verify": verify, "dedupe": true })).unwrap().dedupe;
@@ -273,6 +288,8 @@ mod tests {
             ("limit", json!({ "calls": 1, "per": "soon" })),
             ("limit", json!({ "calls": 1, "per": "0s" })),
             ("limit", json!({ "calls": 1, "per": "1m", "burst": 2 })),
+            ("limit", json!({ "calls": 1, "per": "1m", "status": 500 })),
+            ("limit", json!({ "calls": 1, "per": "1m", "status": "503" })),
             ("retry", json!("yes")),
             ("retry", json!({ "times": 21 })),
             ("retry", json!({ "times": 3, "last": "1m" })),

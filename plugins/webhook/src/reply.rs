@@ -105,8 +105,13 @@ pub(crate) enum Refusal {
     NotUnderstood(String),
     /// The bot cannot be talked to.
     NoBot(String),
-    /// The rate limit is exceeded; contains when the next call is allowed.
-    TooMany(Duration),
+    /// The rate limit is exceeded.
+    TooMany {
+        /// When the next call is allowed.
+        wait: Duration,
+        /// Whether the status is that of an unavailable host.
+        is_unavailable: bool,
+    },
     /// The record of the endpoint or its secret cannot be read.
     Unread,
     /// The memory for bodies is in use.
@@ -128,8 +133,12 @@ impl Refusal {
             Self::Bad(_) => StatusCode::BAD_REQUEST,
             Self::NotUnderstood(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NoBot(_) => StatusCode::CONFLICT,
-            Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Unread | Self::NoMemory | Self::NoRoom | Self::NotStored => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooMany { is_unavailable: false, .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooMany { is_unavailable: true, .. }
+            | Self::Unread
+            | Self::NoMemory
+            | Self::NoRoom
+            | Self::NotStored => StatusCode::SERVICE_UNAVAILABLE,
             Self::NoFilter => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -147,7 +156,7 @@ impl Refusal {
             Self::NoFilter => "The endpoint's filter failed; see the host's log".to_owned(),
             Self::NoRoom => "Too many calls wait for earlier ones; retry later".to_owned(),
             Self::NotStored => "The host cannot store this call now; retry later".to_owned(),
-            Self::TooMany(wait) => {
+            Self::TooMany { wait, .. } => {
                 format!("The rate limit is exceeded; retry in {} seconds", seconds(*wait))
             }
         }
@@ -160,7 +169,7 @@ impl Refusal {
             Self::Unread | Self::NoMemory | Self::NoRoom | Self::NotStored => {
                 Some((header::RETRY_AFTER, HeaderValue::from_static(http::RETRY_AFTER)))
             }
-            Self::TooMany(wait) => Some((header::RETRY_AFTER, HeaderValue::from(seconds(*wait)))),
+            Self::TooMany { wait, .. } => Some((header::RETRY_AFTER, HeaderValue::from(seconds(*wait)))),
             _ => None,
         }
     }
@@ -212,7 +221,11 @@ mod tests {
 
     #[test]
     fn each_rejection_has_a_status_and_its_header() {
-        let wait = |millis: u64| Refusal::TooMany(Duration::from_millis(millis));
+        let too_many = |millis: u64, is_unavailable| Refusal::TooMany {
+            wait: Duration::from_millis(millis),
+            is_unavailable,
+        };
+        let wait = |millis: u64| too_many(millis, false);
         let text = || "why".to_owned();
         for (refusal, status, header) in [
             (Refusal::NoEndpoint, 404, None),

@@ -252,7 +252,7 @@ impl Webhook {
         if let Some(limit) = endpoint.extras.limit
             && let Err(wait) = self.limits.take(&endpoint.id, limit)
         {
-            return Ok(Refusal::TooMany(wait).into());
+            return Ok(Refusal::TooMany { wait, is_unavailable: limit.is_unavailable }.into());
         }
         call.body = match read(endpoint, &call.head, body, bodies).await {
             Ok(body) => body,
