@@ -131,7 +131,7 @@ fn a_call_that_starts_nothing_and_a_run_that_fails_say_why() {
 
     inn.ok(&["automation", "disable", "bad"]);
     let disabled = inn.run(&["webhook", "test", "in", "--follow"]);
-    let says = "automation bad (Bad) is disabled; enable it with: ostler automation enable bad\n";
+    let says = "automation bad: it is disabled; enable it with: ostler automation enable bad\n";
     assert!(disabled.out.ends_with(says), "{}", disabled.out);
 }
 

@@ -298,11 +298,14 @@ mod tests {
             ("orderBy", json!("")),
             ("orderBy", json!(" ref")),
             ("orderBy", json!("a..b")),
+            ("orderBy", json!("a[\"x.y\"")),
+            ("orderBy", json!("a[10000]")),
             ("orderBy", json!("{{event.ref}}")),
             ("orderBy", json!("x".repeat(LONGEST_FIELD + 1))),
             ("session", json!("ref")),
             ("session", json!({})),
             ("session", json!({ "by": 1 })),
+            ("session", json!({ "by": "a[\"x\"]y" })),
             ("session", json!({ "by": "ref", "title": "x" })),
         ] {
             let why = Extras::read(&JsonObject::from_iter([(field.to_owned(), value.clone())])).unwrap_err();
@@ -315,14 +318,11 @@ mod tests {
         let of = |value: Value| read(json!({ "retry": value })).unwrap().retry.unwrap();
         let seconds = Duration::from_secs;
         assert_eq!(of(json!({ "times": 3, "first": "2m" })), Retry { times: 3, first: seconds(120) });
-            ("orderBy", json!("a[\"x.y\"")),
-            ("orderBy", json!("a[10000]")),
         assert_eq!(of(json!({ "times": 20 })), Retry { times: 20, first: seconds(5) });
         assert_eq!(of(json!({ "first": "hour" })), Retry { times: 8, first: seconds(3600) });
         for (text, expected) in [("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400), ("30s", 30)]
         {
             assert_eq!(duration(text), Some(seconds(expected)), "{text}");
-            ("session", json!({ "by": "a[\"x\"]y" })),
         }
         assert_eq!((duration("365d"), duration("366d")), (Some(seconds(31_536_000)), None));
         let set = |record: Value| of_automations(record.as_object().unwrap());
@@ -336,6 +336,10 @@ mod tests {
         let by = |session| Some(Routing { by: "issue.id".to_owned(), session });
         assert_eq!(read(json!({ "orderBy": "issue.id", "session": null })).unwrap().routing, by(false));
         assert_eq!(read(json!({ "session": { "by": "issue.id" } })).unwrap().routing, by(true));
+        for path in ["commits.0.id", "commits[0].id", "labels[\"app.kubernetes.io/name\"]", "payload[name]"] {
+            let of = Routing { by: path.to_owned(), session: false };
+            assert_eq!(read(json!({ "orderBy": path })).unwrap().routing, Some(of));
+        }
         let both = read(json!({ "orderBy": "issue.id", "session": { "by": "issue.id" } }));
         assert_eq!(both.unwrap().routing, by(true));
         assert_eq!(
@@ -352,7 +356,3 @@ mod tests {
         assert_eq!(Retry { times: 20, first: LONGEST_WAIT }.wait(20), Some(LONGEST_WAIT));
     }
 }
-        for path in ["commits.0.id", "commits[0].id", "labels[\"app.kubernetes.io/name\"]", "payload[name]"] {
-            let of = Routing { by: path.to_owned(), session: false };
-            assert_eq!(read(json!({ "orderBy": path })).unwrap().routing, Some(of));
-        }

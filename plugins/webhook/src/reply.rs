@@ -16,6 +16,8 @@ pub(crate) struct Answer {
     pub about: About,
     /// Whether it is stored for repeated deliveries.
     pub is_recorded: bool,
+    /// The delivery that got it first, in the answer to a repeated one.
+    pub delivery: Option<String>,
 }
 
 /// The subjects of an answer, by their URIs.
@@ -52,7 +54,7 @@ fn target(url: Option<String>, rel: &str) -> Option<String> {
 impl Answer {
     /// An answer with a JSON body.
     pub fn new(status: StatusCode, body: Value) -> Self {
-        Self { status, body, header: None, about: About::default(), is_recorded: false }
+        Self { status, body, header: None, about: About::default(), is_recorded: false, delivery: None }
     }
 
     /// Adds the runs or the session.
@@ -63,6 +65,11 @@ impl Answer {
     /// Sets whether it is stored for repeated deliveries.
     pub fn recorded(self, is_recorded: bool) -> Self {
         Self { is_recorded, ..self }
+    }
+
+    /// Sets the delivery that got it first.
+    pub fn first_to(self, delivery: Option<String>) -> Self {
+        Self { delivery, ..self }
     }
 
     /// Returns the response with the URLs of runs and sessions.
@@ -183,6 +190,7 @@ impl From<Refusal> for Answer {
             header: refusal.header(),
             about: About::default(),
             is_recorded: false,
+            delivery: None,
         }
     }
 }
@@ -238,6 +246,7 @@ mod tests {
             (wait(0), 429, Some("retry-after: 0")),
             (wait(2000), 429, Some("retry-after: 2")),
             (wait(2001), 429, Some("retry-after: 3")),
+            (too_many(2001, true), 503, Some("retry-after: 3")),
             (Refusal::Unread, 503, Some("retry-after: 5")),
             (Refusal::NoMemory, 503, Some("retry-after: 5")),
             (Refusal::NoRoom, 503, Some("retry-after: 5")),

@@ -28,6 +28,7 @@ mod shared;
 mod starting;
 mod stored_runs;
 mod triggers;
+mod unheard;
 mod wake_event;
 mod watching;
 
