@@ -14,7 +14,14 @@ use crate::client::follow::Named;
 use crate::exit::Exit;
 
 pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<VerbOutput, Exit> {
-    endpoints.record(id).await?;
+    let found = endpoints.find(id).await?;
+    // A daemon that runs may answer with an earlier version of a record that cannot be read now.
+    let is_unread = endpoints.unread.endpoints().iter().any(|(unread, _)| unread == id);
+    let unread = match found {
+        Ok(_) => None,
+        Err(why) if is_unread => Some(why),
+        Err(unknown) => return Err(Exit::Usage(unknown)),
+    };
     let mut all = calls(endpoints, id).await?;
     let stored = stored_bodies(endpoints, id).await?;
     for call in all.iter_mut().filter_map(Value::as_object_mut) {
@@ -27,7 +34,12 @@ pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<VerbOutput, E
         stored.into_iter().filter(|row| !all.iter().any(|call| call["id"] == row["id"])).collect();
     all.extend(unrecorded);
     all.sort_by_key(|row| row["at"].as_str().unwrap_or_default().to_owned());
-    Ok(logged(id, all, endpoints.connect().await).await)
+    let mut output = logged(id, all, endpoints.connect().await).await;
+    if let Some(why) = unread {
+        output.json["problem"] = why.as_str().into();
+        output.lines.push(why);
+    }
+    Ok(output)
 }
 
 /// Returns the output for calls, with their outcomes if a daemon is available.
@@ -207,6 +219,14 @@ fn line(row: &Value, is_repeated: bool) -> String {
             line.push_str(&format!(", {word} {}", shown(value)));
         }
     }
+    let list = |field: &str| row[field].as_array().map(Vec::as_slice).unwrap_or_default();
+    let why: Vec<String> = list("unstarted").iter().filter_map(Value::as_str).map(shown).collect();
+    match list("runs").len() {
+        0 if why.is_empty() => {}
+        0 => line.push_str(", started no run"),
+        1 => line.push_str(", started 1 run"),
+        runs => line.push_str(&format!(", started {runs} runs")),
+    }
     if row.get("outcomes").is_none() {
         for run in row["runs"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             line.push_str(&format!(", run {}", shown(run)));
@@ -220,14 +240,6 @@ fn line(row: &Value, is_repeated: bool) -> String {
         line.push_str(&format!(": {}", whys.join("; ")));
     }
     line
-    let list = |field: &str| row[field].as_array().map(Vec::as_slice).unwrap_or_default();
-    let why: Vec<String> = list("unstarted").iter().filter_map(Value::as_str).map(shown).collect();
-    match list("runs").len() {
-        0 if why.is_empty() => {}
-        0 => line.push_str(", started no run"),
-        1 => line.push_str(", started 1 run"),
-        runs => line.push_str(&format!(", started {runs} runs")),
-    }
 }
 
 /// Escapes a caller's text for a terminal, so that it cannot move the cursor.
