@@ -154,12 +154,24 @@ pub struct Routing {
 /// The outcome of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Firing {
-    /// The URIs of the started runs, each of them durable.
-    Started(Vec<String>),
+    /// What it started is durable.
+    Started {
+        /// The URIs of the runs that it started or was merged into.
+        runs: Vec<String>,
+        /// Why there is no other run: a text for each automation that got none, or for the whole event.
+        unstarted: Vec<String>,
+    },
     /// The requests for runs are durable, and another host has not decided about them yet. The runs start later.
     Requested,
     /// Too many ordered runs wait; nothing is stored, and the event can be sent again later.
     Full,
+}
+
+impl Firing {
+    /// Returns the outcome of an event that started these runs.
+    pub fn started(runs: Vec<String>) -> Self {
+        Self::Started { runs, unstarted: Vec::new() }
+    }
 }
 
 /// The calls of a plugin to its host. Spec: *Plugin host calls*.
@@ -240,7 +252,7 @@ pub trait HostCalls: Send + Sync {
         };
         let fired = data.and_then(|data| self.fire_trigger(caller, r#type, event, data));
         Box::pin(
-            async move { fired?.kept.call(()).await.map(|runs| FiredOnce::Fired(Firing::Started(runs))) },
+            async move { fired?.kept.call(()).await.map(|runs| FiredOnce::Fired(Firing::started(runs))) },
         )
     }
 

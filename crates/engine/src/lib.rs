@@ -22,7 +22,7 @@ pub mod usage;
 pub mod users;
 mod workspace;
 
-pub use crate::automations::{Automations, found as runs};
+pub use crate::automations::{Automations, found as runs, schedule::next_times};
 pub use crate::channels::{Channels, root_settings as settings};
 pub use crate::core::clock::Clock;
 pub use crate::core::file_uris::{file_path, file_uri};

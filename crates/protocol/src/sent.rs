@@ -223,6 +223,12 @@ impl<'a> SentValue<'a> {
         }))
     }
 
+    /// Returns an entry of a list.
+    pub fn entry(self, at: usize) -> Option<SentValue<'a>> {
+        let value = self.value.as_array()?.get(at)?;
+        Some(SentValue { value, literal: self.literal.and_then(|literals| literals.get(at)) })
+    }
+
     /// Returns the exact value of a number.
     pub fn decimal(self) -> Option<Decimal> {
         let Value::Number(number) = self.value else { return None };

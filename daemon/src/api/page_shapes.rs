@@ -122,7 +122,7 @@ pub struct Endpoint {
 pub struct EndpointLog {
     /// The endpoint.
     pub id: String,
-    /// The calls, oldest first, without their bodies: `at`, `status`, `ms`, `runs`, `chat`, `turn`, `why` and others.
+    /// The calls, oldest first, without their bodies: `at`, `status`, `ms`, `runs`, `unstarted`, `repeats`, `chat`, `turn`, `why` and others.
     pub calls: Vec<JsonObject>,
 }
 

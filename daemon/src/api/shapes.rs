@@ -424,6 +424,9 @@ pub struct ReplayedDelivery {
     /// The URIs of the runs that it started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<String>,
+    /// Why automations got no run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unstarted: Vec<String>,
     /// The thread it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,

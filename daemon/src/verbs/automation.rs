@@ -2,7 +2,9 @@
 
 use clap::Subcommand;
 use ostler_contract::{Value, json};
+use ostler_engine::next_times;
 use ostler_protocol::run_list::{Run, RunFilter, RunList};
+use ostler_protocol::wire::state::{AutomationEntry, AutomationTrigger};
 
 use crate::answer::Answer;
 use crate::client::Connection;
@@ -12,6 +14,9 @@ use crate::exit::Exit;
 use crate::log::one_line;
 use crate::place::Place;
 use crate::query_flags::QueryFlags;
+
+/// How many of the next times of an automation are shown.
+const NEXT: usize = 3;
 
 /// The command of the protocol that lists runs.
 const RUNS: &str = "x-ostler/runs/list";
@@ -109,15 +114,33 @@ async fn show(daemon: &Connection, name: &str) -> Result<Answer, Exit> {
         lines.push(format!("backend {provider}"));
     }
     lines.extend(triggers(&entry).into_iter().map(|trigger| format!("on {trigger}")));
-    if let Some(next) = &entry.next_run_at {
-        lines.push(format!("next run {next}"));
+    let next = next_runs(&entry, jiff::Timestamp::now());
+    if !next.is_empty() {
+        lines.push(format!("next runs {}", next.join(", ")));
     }
     lines.extend(definition.message.text.trim_end().lines().map(|line| format!("> {line}")));
     let runs: Vec<Value> = entry.runs.iter().take(5).map(run_json).collect();
     lines.extend(runs.iter().map(run_line));
     let mut shown = serde_json::to_value(&entry).unwrap_or_default();
     shown["id"] = id_of(&entry).into();
+    shown["nextRunsAt"] = next.into();
     Ok(Answer::new(lines, shown).named([id_of(&entry)]))
+}
+
+/// Returns the next times of an automation's schedules: the first as the daemon has planned it, the others as they follow.
+fn next_runs(entry: &AutomationEntry, now: jiff::Timestamp) -> Vec<String> {
+    let Some(first) = &entry.next_run_at else { return Vec::new() };
+    let after = first.parse().unwrap_or(now);
+    let mut times: Vec<jiff::Timestamp> = Vec::new();
+    for trigger in &entry.definition.triggers {
+        if let AutomationTrigger::Schedule(trigger) = trigger {
+            times.extend(next_times(&trigger.schedule, after, NEXT).unwrap_or_default());
+        }
+    }
+    times.sort();
+    times.dedup();
+    let others = times.into_iter().take(NEXT - 1).map(|time| format!("{time:.3}"));
+    [first.clone()].into_iter().chain(others).collect()
 }
 
 async fn runs(at: &Place, filter: &RunFilter) -> Result<Answer, Exit> {

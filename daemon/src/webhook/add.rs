@@ -6,6 +6,7 @@ use ostler_contract::{JsonObject, Value, VaultName, json, limit};
 use ostler_plugin_webhook::ENDPOINTS;
 use ostler_plugin_webhook::tools::EndpointFacts;
 use ostler_ports::yaml;
+use ostler_protocol::template::invalid_paths;
 
 use super::{Endpoints, VerbOutput, automation, curl, machine, slug};
 use crate::exit::Exit;
@@ -84,6 +85,9 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOu
     slug(id)?;
     if let Some(owner) = flags.owner.as_deref().filter(|owner| Owner::parse(owner).is_none()) {
         return Err(Exit::usage(format!("--owner must be {}, not {owner}", Owner::FORMS)));
+    }
+    if let Some(why) = flags.prompt.as_deref().and_then(|prompt| invalid_paths(prompt).next()) {
+        return Err(Exit::usage(format!("--prompt: {why}")));
     }
     let record = record_of(&flags)?;
     let facts = EndpointFacts::read(&record).map_err(Exit::usage)?;

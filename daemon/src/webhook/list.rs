@@ -4,7 +4,7 @@ use ostler_contract::{JsonObject, Value, json, limit};
 use ostler_plugin_webhook::tools::{EndpointFacts, no_endpoint};
 use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
-use super::{Endpoints, VerbOutput, machine};
+use super::{Endpoints, VerbOutput, machine, unread};
 use crate::exit::Exit;
 
 pub(super) async fn list(endpoints: &Endpoints) -> Result<VerbOutput, Exit> {
@@ -31,6 +31,12 @@ pub(super) async fn list(endpoints: &Endpoints) -> Result<VerbOutput, Exit> {
             "last": last,
         }));
     }
+    for (id, why) in endpoints.unread.endpoints() {
+        if !rows.iter().any(|row| row["id"] == *id) {
+            rows.push(json!({ "id": id, "url": endpoints.url(&id), "unread": unread(&id, &why) }));
+        }
+    }
+    rows.sort_by_key(|row| text(row, "id").to_owned());
     Ok(listed(rows))
 }
 
@@ -52,6 +58,9 @@ fn line(row: &Value) -> String {
     let id = text(row, "id");
     if let Some(why) = row["problem"].as_str() {
         return format!("{id}: {}", no_endpoint(why));
+    }
+    if let Some(why) = row["unread"].as_str() {
+        return format!("{id}: {why}");
     }
     let does = match (row["bot"].as_str(), row["reply"].as_str()) {
         (Some(bot), Some(reply)) => format!("{bot}, {reply}"),

@@ -1,6 +1,6 @@
 //! `ostler webhook log`: the last calls of an endpoint, oldest first, with their outcomes, but without their content.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ostler_contract::points::StoredCollection;
 use ostler_contract::{JsonObject, Value, json, limit};
@@ -14,7 +14,14 @@ use crate::client::follow::Named;
 use crate::exit::Exit;
 
 pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<VerbOutput, Exit> {
-    endpoints.record(id).await?;
+    let found = endpoints.find(id).await?;
+    // A daemon that runs may answer with an earlier version of a record that cannot be read now.
+    let is_unread = endpoints.unread.endpoints().iter().any(|(unread, _)| unread == id);
+    let unread = match found {
+        Ok(_) => None,
+        Err(why) if is_unread => Some(why),
+        Err(unknown) => return Err(Exit::Usage(unknown)),
+    };
     let mut all = calls(endpoints, id).await?;
     let stored = stored_bodies(endpoints, id).await?;
     for call in all.iter_mut().filter_map(Value::as_object_mut) {
@@ -27,7 +34,12 @@ pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<VerbOutput, E
         stored.into_iter().filter(|row| !all.iter().any(|call| call["id"] == row["id"])).collect();
     all.extend(unrecorded);
     all.sort_by_key(|row| row["at"].as_str().unwrap_or_default().to_owned());
-    Ok(logged(id, all, endpoints.connect().await).await)
+    let mut output = logged(id, all, endpoints.connect().await).await;
+    if let Some(why) = unread {
+        output.json["problem"] = why.as_str().into();
+        output.lines.push(why);
+    }
+    Ok(output)
 }
 
 /// Returns the output for calls, with their outcomes if a daemon is available.
@@ -37,7 +49,12 @@ pub async fn logged(id: &str, mut calls: Vec<Value>, daemon: Result<Option<Conne
         Ok(None) => Err("no daemon is running; start it with: ostler start".to_owned()),
         Err(why) => Err(why.to_string()),
     };
-    let mut lines: Vec<String> = calls.iter().flat_map(shown_call).collect();
+    let repeated: HashSet<&str> = calls.iter().filter_map(|row| row["repeats"].as_str()).collect();
+    let shown = |row| shown_call(row, row["id"].as_str().is_some_and(|id| repeated.contains(id)));
+    let mut lines: Vec<String> = calls.iter().flat_map(shown).collect();
+    if let Some(failed) = calls.iter().find_map(repeatable) {
+        lines.push(format!("run a failed call again with: ostler webhook replay {}", self::shown(failed)));
+    }
     if lines.is_empty() {
         lines.push(format!("no calls of {id} recorded yet"));
     } else if let Err(why) = asked
@@ -153,9 +170,16 @@ async fn turn_row(daemon: &Connection, chat: &str, turn: &str) -> Result<Option<
     Ok(Some(json!({ "turn": turn, "status": status, "error": error })))
 }
 
-/// Returns a call as lines: one for the call, then one for each outcome.
-fn shown_call(row: &Value) -> Vec<String> {
-    let mut lines = vec![line(row)];
+/// Returns the id of a call that has a failed run and a stored body.
+fn repeatable(row: &Value) -> Option<&str> {
+    let outcomes = row["outcomes"].as_array()?;
+    let has_failed = outcomes.iter().any(|outcome| outcome["status"] == "failed");
+    row["keptUntil"].as_str().filter(|_| has_failed).and(row["id"].as_str())
+}
+
+/// Returns a call as lines: one for the call, with its id if that is needed, then one for each outcome.
+fn shown_call(row: &Value, is_repeated: bool) -> Vec<String> {
+    let mut lines = vec![line(row, is_repeated)];
     for outcome in row["outcomes"].as_array().into_iter().flatten() {
         let what = match outcome["run"].as_str() {
             Some(run) => format!("run {}", shown(run)),
@@ -170,7 +194,7 @@ fn shown_call(row: &Value) -> Vec<String> {
     lines
 }
 
-fn line(row: &Value) -> String {
+fn line(row: &Value, is_repeated: bool) -> String {
     let text = |field: &str| row[field].as_str();
     let at = text("at").unwrap_or("unknown time");
     let mut line = match row["status"].is_null() {
@@ -178,7 +202,8 @@ fn line(row: &Value) -> String {
         false => format!("{at} {} {} ms", row["status"], row["ms"]),
     };
     if row["again"] == true {
-        line.push_str(", repeated delivery");
+        let of = text("repeats").map(|first| format!(" of {}", shown(first))).unwrap_or_default();
+        line.push_str(&format!(", repeated delivery{of}"));
     }
     if row["leftOut"] == true {
         line.push_str(", left out by when");
@@ -186,13 +211,21 @@ fn line(row: &Value) -> String {
     if let Some(replayed) = text("replays") {
         line.push_str(&format!(", replay of {}", shown(replayed)));
     }
-    if let (Some(id), Some(_)) = (text("id"), text("keptUntil")) {
+    if let Some(id) = text("id").filter(|_| is_repeated || text("keptUntil").is_some()) {
         line.push_str(&format!(", delivery {}", shown(id)));
     }
     for (field, word) in [("thread", "thread"), ("turn", "turn"), ("chat", "in")] {
         if let Some(value) = text(field) {
             line.push_str(&format!(", {word} {}", shown(value)));
         }
+    }
+    let list = |field: &str| row[field].as_array().map(Vec::as_slice).unwrap_or_default();
+    let why: Vec<String> = list("unstarted").iter().filter_map(Value::as_str).map(shown).collect();
+    match list("runs").len() {
+        0 if why.is_empty() => {}
+        0 => line.push_str(", started no run"),
+        1 => line.push_str(", started 1 run"),
+        runs => line.push_str(&format!(", started {runs} runs")),
     }
     if row.get("outcomes").is_none() {
         for run in row["runs"].as_array().into_iter().flatten().filter_map(Value::as_str) {
@@ -202,8 +235,9 @@ fn line(row: &Value) -> String {
     if let Some(callback) = text("callback") {
         line.push_str(&format!(", callback {}", shown(callback)));
     }
-    if let Some(why) = text("why") {
-        line.push_str(&format!(": {}", shown(why)));
+    let whys: Vec<String> = text("why").map(shown).into_iter().chain(why).collect();
+    if !whys.is_empty() {
+        line.push_str(&format!(": {}", whys.join("; ")));
     }
     line
 }
@@ -223,8 +257,42 @@ mod tests {
     #[test]
     fn a_reason_of_several_lines_is_one_line() {
         let row = json!({ "at": "now", "status": 500, "ms": 3, "why": "it ended:\n  no hay\r\n\u{1b}[1m\n" });
-        assert_eq!(line(&row), "now 500 3 ms: it ended: / no hay / \u{fffd}[1m");
+        assert_eq!(line(&row, false), "now 500 3 ms: it ended: / no hay / \u{fffd}[1m");
         let row = json!({ "id": "d1", "at": "now", "keptUntil": "later" });
-        assert_eq!(line(&row), "now answer not recorded, delivery d1");
+        assert_eq!(line(&row, false), "now answer not recorded, delivery d1");
+    }
+
+    #[test]
+    fn a_call_says_what_it_started_or_why_nothing() {
+        let of = |mut row: Value, is_repeated| {
+            for (field, value) in
+                [("id", json!("d1")), ("at", json!("now")), ("status", json!(202)), ("ms", json!(1))]
+            {
+                row[field] = value;
+            }
+            line(&row, is_repeated)
+        };
+        let why = json!(["automation a: it is disabled", "automation b: 3 runs"]);
+        for (row, is_repeated, expected) in [
+            (
+                json!({ "unstarted": why }),
+                false,
+                ", started no run: automation a: it is disabled; automation b: 3 runs",
+            ),
+            (json!({ "runs": ["r1"], "outcomes": [] }), false, ", started 1 run"),
+            (
+                json!({ "runs": ["r1", "r2"], "outcomes": [], "unstarted": ["automation b: x"] }),
+                false,
+                ", started 2 runs: automation b: x",
+            ),
+            (json!({ "again": true, "repeats": "d0" }), false, ", repeated delivery of d0"),
+            (json!({ "again": true }), false, ", repeated delivery"),
+            (json!({ "leftOut": true }), true, ", left out by when, delivery d1"),
+        ] {
+            assert_eq!(of(row, is_repeated), format!("now 202 1 ms{expected}"));
+        }
+        let row = json!({ "id": "d1", "keptUntil": "later", "outcomes": [{ "status": "failed" }] });
+        assert_eq!(repeatable(&row), Some("d1"));
+        assert_eq!(repeatable(&json!({ "id": "d1", "outcomes": [{ "status": "failed" }] })), None);
     }
 }

@@ -57,6 +57,8 @@ pub fn replayed(flags: &ReplayFlags, row: &Value) -> VerbOutput {
     if row["leftOut"] == true {
         said.push_str(", left out by when");
     }
+    let unstarted = row["unstarted"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    unstarted.for_each(|why| said.push_str(&format!("; {why}")));
     let mut lines = vec![said];
     if good && row["runs"].is_array() && !flags.follow {
         lines.push(format!("see the outcome with: ostler webhook log {endpoint}, or use --follow"));

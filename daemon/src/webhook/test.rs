@@ -88,10 +88,11 @@ pub(super) async fn test(endpoints: &Endpoints, flags: TestFlags) -> Result<Verb
         good = false;
         followed.lines.push("the call started no run".to_owned());
         let listeners = endpoints.listeners(id).await;
-        followed.lines.extend(automation::lines(id, &listeners));
-        if listeners.iter().any(|listener| listener.enabled) {
-            let why = "a run may be active already, or the hourly cap reached; see ostler logs";
-            followed.lines.push(why.to_owned());
+        let why = call["unstarted"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let why: Vec<String> = why.map(str::to_owned).collect();
+        match listeners.is_empty() && why.iter().all(|why| !why.starts_with("automation ")) {
+            true => followed.lines.extend(automation::lines(id, &listeners)),
+            false => followed.lines.extend(why),
         }
     }
     Ok(VerbOutput { lines: followed.lines, json, names: vec![id.clone()], good: good && followed.good })

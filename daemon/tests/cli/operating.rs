@@ -131,8 +131,51 @@ fn a_call_that_starts_nothing_and_a_run_that_fails_say_why() {
 
     inn.ok(&["automation", "disable", "bad"]);
     let disabled = inn.run(&["webhook", "test", "in", "--follow"]);
-    let says = "automation bad (Bad) is disabled; enable it with: ostler automation enable bad\n";
+    let says = "automation bad: it is disabled; enable it with: ostler automation enable bad\n";
     assert!(disabled.out.ends_with(says), "{}", disabled.out);
+    let log = inn.ok(&["webhook", "log", "in"]);
+    assert!(log.ends_with(&format!(", started no run: {says}")), "{log}");
+}
+
+#[test]
+fn an_endpoint_whose_file_cannot_be_read_has_its_log_and_its_problem() {
+    let folder = plain();
+    folder.write("vault.json", r#"{ "host:in": "right" }"#);
+    let record = "---\nid: in\nautomation: true\nsecret: host:in\n---\n";
+    folder.write("webhooks/in.md", record);
+    let inn = Inn::new(folder);
+    inn.ok(&["webhook", "test", "in"]);
+    inn.folder.write("webhooks/in.md", &record.replace("automation: true", "automation: [true"));
+    let log = wait_for(|| {
+        let log = inn.ok(&["webhook", "log", "in"]);
+        log.contains("webhooks/in.md cannot be read: ").then_some(log)
+    })
+    .expect("the file is broken");
+    assert!(
+        log.contains(" 202 ") && log.contains("answers with the last version that it could read"),
+        "{log}"
+    );
+    assert!(inn.json(&["webhook", "log", "in"])["problem"].is_string());
+    let listed = inn.ok(&["webhook", "list"]);
+    assert!(listed.starts_with("in: webhooks/in.md cannot be read: "), "{listed}");
+    inn.refused(&["webhook", "test", "in"], 2, "webhooks/in.md cannot be read: ");
+    inn.refused(&["webhook", "log", "other"], 2, "unknown endpoint other");
+}
+
+#[test]
+fn the_next_times_of_schedules_are_shown() {
+    let folder = plain();
+    let automation = "---\ntitle: Both\nsession: { provider: echo }\ntriggers:\n  - { id: days, kind: schedule, schedule: \
+                      { expression: 0 9 1-7 * MON, timeZone: UTC } }\n---\nSay hello.\n";
+    folder.write("automations/both.md", automation);
+    let inn = Inn::new(folder);
+    let shown = inn.ok(&["automation", "show", "both"]);
+    let next = shown.lines().find_map(|line| line.strip_prefix("next runs ")).expect("a line");
+    let times: Vec<&str> = next.split(", ").collect();
+    assert!(times.len() == 3 && times.is_sorted(), "{next}");
+    assert!(times.iter().all(|time| time.ends_with("T09:00:00.000Z")), "{next}");
+    let json = inn.json(&["automation", "show", "both"]);
+    assert_eq!((&json["nextRunsAt"], &json["nextRunsAt"][0]), (&json!(times), &json["nextRunAt"]));
 }
 
 #[test]

@@ -48,6 +48,35 @@ fn an_automation_of_an_endpoint_gets_the_owner_that_is_given() {
     assert_eq!(bot.code, Some(2), "the bot has an owner of its own: {bot:?}");
 }
 
+#[test]
+fn a_path_that_leads_to_no_field_is_refused() {
+    let folder = folder();
+    for (flags, why) in [
+        (["--prompt", "{{event.a[\"x.y}}"], "has a quoted name without its end"),
+        (["--prompt", "{{event.a..b}}"], "has an empty name"),
+        (["--order-by", "a[\"x\"]y"], "orderBy must be the name of a field"),
+        (["--session-by", "a[10000]"], "session must be { by: <field> }"),
+        (["--when", "event.a.0.b == 1"], "when is invalid"),
+    ] {
+        let refused = folder.run(&[&["webhook", "add", "hub", "--automation"], &flags[..]].concat());
+        assert!(refused.code == Some(2) && refused.err.contains(why), "{flags:?}: {refused:?}");
+    }
+    assert!(!folder.path().join("webhooks/hub.md").exists());
+    let prompt =
+        "{{event.commits.0.id}} {{event.commits[0].id}} {{event.labels[\"app.kubernetes.io/name\"]}}";
+    let added = folder.run(&[
+        "webhook",
+        "add",
+        "hub",
+        "--automation",
+        "--prompt",
+        prompt,
+        "--order-by",
+        "commits.0.id",
+    ]);
+    assert_eq!(added.code, Some(0), "{added:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_is_added_tried_listed_and_looked_at() {
     let folder = folder();

@@ -99,6 +99,7 @@ pub(crate) async fn call(
                 Some(first) => first.repeated().await?,
                 None => accepted(endpoint),
             };
+            seen.repeats.clone_from(&answer.delivery);
             return Ok(answer.recorded(true));
         }
         Err(refused) if refused.rpc.is_some() => return bad(&refused.message),
@@ -106,8 +107,9 @@ pub(crate) async fn call(
     };
     let stored = row.as_ref().map(RowWithRuns::runs);
     let runs = match firing {
-        Firing::Started(runs) => {
+        Firing::Started { runs, unstarted } => {
             seen.runs.clone_from(&runs);
+            seen.unstarted = unstarted;
             runs
         }
         Firing::Requested => {

@@ -302,7 +302,9 @@ mod tests {
 
     #[test]
     fn a_limit_is_a_rate() {
-        let rate = |calls, seconds| per_minute(Limit { calls, per: Duration::from_secs(seconds) });
+        let rate = |calls, seconds| {
+            per_minute(Limit { calls, per: Duration::from_secs(seconds), is_unavailable: false })
+        };
         assert_eq!([rate(60, 60), rate(2, 1), rate(100, 3600), rate(90, 3600)], [60, 120, 1, 1]);
     }
 

@@ -60,6 +60,12 @@ pub(crate) struct Delivery {
     /// The runs that it started.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<String>,
+    /// Why automations got no run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unstarted: Vec<String>,
+    /// The delivery that it repeats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<String>,
     /// Whether it was a repeated delivery, which received the first answer.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ostler_contract::duration::{A_DURATION, read_duration};
 use ostler_contract::host::Routing;
 use ostler_contract::http::header::HeaderName;
+use ostler_contract::protocol::event_path;
 use ostler_contract::{JsonObject, Value};
 
 use crate::condition::Condition;
@@ -65,6 +66,8 @@ pub(crate) enum Dedupe {
 pub(crate) struct Limit {
     pub calls: usize,
     pub per: Duration,
+    /// Whether calls beyond it get 503, because their sender does not repeat a 429.
+    pub is_unavailable: bool,
 }
 
 /// A number of retries; the first after a delay, each following one after twice the previous delay.
@@ -159,7 +162,7 @@ fn routing(order_by: Option<&Value>, session: Option<&Value>) -> Result<Option<R
                 && name.len() <= LONGEST_FIELD
                 && name.trim() == *name
                 && !name.contains(['{', '}'])
-                && name.split('.').all(|part| !part.is_empty())
+                && event_path::check(name).is_ok()
         });
         name.map(str::to_owned)
     };
@@ -182,14 +185,23 @@ fn routing(order_by: Option<&Value>, session: Option<&Value>) -> Result<Option<R
 }
 
 fn limit(value: &Value) -> Result<Limit, String> {
-    let wrong =
-        || format!("limit must be {{ calls, per }}: a number from 1 to {MOST_CALLS} and {A_DURATION}");
-    let fields = value.as_object().filter(|fields| fields.keys().all(|key| key == "calls" || key == "per"));
+    let wrong = || {
+        format!(
+            "limit must be {{ calls, per }}: a number from 1 to {MOST_CALLS} and {A_DURATION}; optionally status: 429 or 503"
+        )
+    };
+    let is_field = |key: &String| ["calls", "per", "status"].contains(&key.as_str());
+    let fields = value.as_object().filter(|fields| fields.keys().all(is_field));
     let fields = fields.ok_or_else(wrong)?;
     let calls = fields.get("calls").and_then(Value::as_u64).filter(|calls| (1..=MOST_CALLS).contains(calls));
     let per = fields.get("per").and_then(Value::as_str).and_then(duration);
-    match (calls.and_then(|calls| usize::try_from(calls).ok()), per) {
-        (Some(calls), Some(per)) => Ok(Limit { calls, per }),
+    let is_unavailable = match fields.get("status").map(Value::as_u64) {
+        None | Some(Some(429)) => Some(false),
+        Some(Some(503)) => Some(true),
+        Some(_) => None,
+    };
+    match (calls.and_then(|calls| usize::try_from(calls).ok()), per, is_unavailable) {
+        (Some(calls), Some(per), Some(is_unavailable)) => Ok(Limit { calls, per, is_unavailable }),
         _ => Err(wrong()),
     }
 }
@@ -244,7 +256,11 @@ mod tests {
             "verify": "github", "dedupe": "X-GitHub-Delivery", "limit": { "calls": 3, "per": "minute" }, "retry": true
         }))
         .unwrap();
-        assert_eq!(asked.limit, Some(Limit { calls: 3, per: Duration::from_secs(60) }));
+        let limit = Limit { calls: 3, per: Duration::from_secs(60), is_unavailable: false };
+        assert_eq!(asked.limit, Some(limit));
+        let of = |status: u16| read(json!({ "limit": { "calls": 3, "per": "1m", "status": status } }));
+        assert_eq!(of(429).unwrap().limit, Some(limit));
+        assert_eq!(of(503).unwrap().limit, Some(Limit { is_unavailable: true, ..limit }));
         let by_header = Some(Dedupe::Header(HeaderName::from_static("x-github-delivery")));
         assert_eq!(asked.dedupe, by_header);
         let of_sender = |verify: &str| read(json!({ "verify": verify, "dedupe": true })).unwrap().dedupe;
@@ -272,6 +288,8 @@ mod tests {
             ("limit", json!({ "calls": 1, "per": "soon" })),
             ("limit", json!({ "calls": 1, "per": "0s" })),
             ("limit", json!({ "calls": 1, "per": "1m", "burst": 2 })),
+            ("limit", json!({ "calls": 1, "per": "1m", "status": 500 })),
+            ("limit", json!({ "calls": 1, "per": "1m", "status": "503" })),
             ("retry", json!("yes")),
             ("retry", json!({ "times": 21 })),
             ("retry", json!({ "times": 3, "last": "1m" })),
@@ -280,11 +298,14 @@ mod tests {
             ("orderBy", json!("")),
             ("orderBy", json!(" ref")),
             ("orderBy", json!("a..b")),
+            ("orderBy", json!("a[\"x.y\"")),
+            ("orderBy", json!("a[10000]")),
             ("orderBy", json!("{{event.ref}}")),
             ("orderBy", json!("x".repeat(LONGEST_FIELD + 1))),
             ("session", json!("ref")),
             ("session", json!({})),
             ("session", json!({ "by": 1 })),
+            ("session", json!({ "by": "a[\"x\"]y" })),
             ("session", json!({ "by": "ref", "title": "x" })),
         ] {
             let why = Extras::read(&JsonObject::from_iter([(field.to_owned(), value.clone())])).unwrap_err();
@@ -315,6 +336,10 @@ mod tests {
         let by = |session| Some(Routing { by: "issue.id".to_owned(), session });
         assert_eq!(read(json!({ "orderBy": "issue.id", "session": null })).unwrap().routing, by(false));
         assert_eq!(read(json!({ "session": { "by": "issue.id" } })).unwrap().routing, by(true));
+        for path in ["commits.0.id", "commits[0].id", "labels[\"app.kubernetes.io/name\"]", "payload[name]"] {
+            let of = Routing { by: path.to_owned(), session: false };
+            assert_eq!(read(json!({ "orderBy": path })).unwrap().routing, Some(of));
+        }
         let both = read(json!({ "orderBy": "issue.id", "session": { "by": "issue.id" } }));
         assert_eq!(both.unwrap().routing, by(true));
         assert_eq!(

@@ -36,7 +36,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn so_many_in_so_long() {
         let limits = Limits::default();
-        let limit = Limit { calls: 2, per: Duration::from_secs(60) };
+        let limit = Limit { calls: 2, per: Duration::from_secs(60), is_unavailable: false };
         assert_eq!(limits.take("a", limit), Ok(()));
         tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(limits.take("a", limit), Ok(()));

@@ -46,7 +46,7 @@ pub(crate) enum Delivered {
     /// A repeated one.
     Again(Answer),
     /// A new one.
-    First(First),
+    First(Box<First>),
 }
 
 /// A delivery that is handled for the first time. If it is dropped without an answer, the next one is the first.
@@ -56,6 +56,8 @@ pub(crate) struct First {
     endpoint: String,
     /// The id of the delivery at its sender.
     key: String,
+    /// Its id in the log.
+    delivery: String,
     repeats: Arc<Repeats>,
     alone: Option<OwnedMutexGuard<()>>,
 }
@@ -75,14 +77,20 @@ impl Repeats {
     ///
     /// # Errors
     /// The answers cannot be read or stored.
-    pub async fn enter(self: &Arc<Self>, endpoint: &str, key: &str) -> Result<Delivered, Thrown> {
-        let id = crate::id::of('d', &[endpoint, key]);
+    pub async fn enter(
+        self: &Arc<Self>,
+        endpoint: &str,
+        key: String,
+        delivery: &str,
+    ) -> Result<Delivered, Thrown> {
+        let id = crate::id::of('d', &[endpoint, &key]);
         let gate = self.going().entry(id.clone()).or_default().clone();
         let alone = gate.lock_owned().await;
         let first = First {
             id: id.clone(),
             endpoint: endpoint.to_owned(),
-            key: key.to_owned(),
+            key,
+            delivery: delivery.to_owned(),
             repeats: self.clone(),
             alone: Some(alone),
         };
@@ -98,7 +106,7 @@ impl Repeats {
             None if self.unstored().len() >= MOST_UNSTORED => Err(Thrown::new(format_args!(
                 "the answers to {MOST_UNSTORED} earlier deliveries are not stored yet"
             ))),
-            None => Ok(Delivered::First(first)),
+            None => Ok(Delivered::First(Box::new(first))),
         }
     }
 
@@ -132,7 +140,7 @@ impl First {
     /// Returns what identifies the delivery where runs are stored together with its record. `answer` is that of a delivery that
     /// starts runs.
     pub fn once(&self, answer: impl Fn() -> Answer + Send + Sync + 'static) -> Once {
-        let (id, endpoint) = (self.id.clone(), self.endpoint.clone());
+        let (id, endpoint, delivery) = (self.id.clone(), self.endpoint.clone(), self.delivery.clone());
         Once {
             cause: format!("webhook:{}:{}", self.endpoint, self.key),
             record: Arc::new(move |runs| {
@@ -141,7 +149,7 @@ impl First {
                     EventRuns::Requested(_) => (Vec::new(), false),
                 };
                 let about = About { runs, session: None };
-                let mut record = record_of(&id, &endpoint, &answer().about(about));
+                let mut record = record_of(&id, &endpoint, &delivery, &answer().about(about));
                 if !is_decided {
                     record.insert(UNDECIDED.to_owned(), true.into());
                 }
@@ -167,7 +175,7 @@ impl First {
         let unstored = Unstored { first: &self, answer: Some(answer) };
         let mut order = repeats.order.lock().await;
         if !answer.is_recorded {
-            repeats.records.put.call((record_of(&self.id, &self.endpoint, answer),)).await?;
+            repeats.records.put.call((record_of(&self.id, &self.endpoint, &self.delivery, answer),)).await?;
         }
         unstored.forget();
         // What remains beyond the limit is removed after a later delivery.
@@ -225,7 +233,8 @@ impl Unstored<'_> {
 impl Drop for Unstored<'_> {
     fn drop(&mut self) {
         if let Some(answer) = self.answer {
-            self.first.repeats.unstored().insert(self.first.id.clone(), answer.clone());
+            let delivery = answer.delivery.clone().or_else(|| Some(self.first.delivery.clone()));
+            self.first.repeats.unstored().insert(self.first.id.clone(), answer.clone().first_to(delivery));
         }
     }
 }
@@ -240,14 +249,15 @@ impl Drop for First {
     }
 }
 
-/// Returns the record of a first answer.
-fn record_of(id: &str, endpoint: &str, answer: &Answer) -> JsonObject {
+/// Returns the record of a first answer, which a delivery got.
+fn record_of(id: &str, endpoint: &str, delivery: &str, answer: &Answer) -> JsonObject {
     let mut record = JsonObject::from_iter([
         ("id".to_owned(), id.into()),
         ("endpoint".to_owned(), endpoint.into()),
         ("at".to_owned(), crate::now().into()),
         ("status".to_owned(), answer.status.as_u16().into()),
         ("answer".to_owned(), answer.body.clone()),
+        ("delivery".to_owned(), answer.delivery.as_deref().unwrap_or(delivery).into()),
     ]);
     if !answer.about.runs.is_empty() {
         record.insert("runs".to_owned(), json!(answer.about.runs));
@@ -270,7 +280,9 @@ fn read(record: &JsonObject) -> Option<Answer> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let runs = record.get("runs").and_then(Value::as_array).into_iter().flatten().filter_map(text).collect();
     let about = About { runs, session: record.get("session").and_then(text) };
-    Some(Answer::new(StatusCode::from_u16(status).ok()?, record.get("answer")?.clone()).about(about))
+    let answer = Answer::new(StatusCode::from_u16(status).ok()?, record.get("answer")?.clone()).about(about);
+    // An earlier version did not store it.
+    Some(answer.first_to(record.get("delivery").and_then(text)))
 }
 
 #[cfg(test)]
@@ -279,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_new_record_is_undecided_until_its_host_decides_or_is_lost() {
-        let mut record = record_of("d", "hook", &Answer::new(StatusCode::ACCEPTED, json!({})));
+        let mut record = record_of("d", "hook", "d1", &Answer::new(StatusCode::ACCEPTED, json!({})));
         assert!(!is_undecided(&record));
         record.insert(UNDECIDED.to_owned(), true.into());
         assert!(is_undecided(&record));

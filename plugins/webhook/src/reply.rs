@@ -16,6 +16,8 @@ pub(crate) struct Answer {
     pub about: About,
     /// Whether it is stored for repeated deliveries.
     pub is_recorded: bool,
+    /// The delivery that got it first, in the answer to a repeated one.
+    pub delivery: Option<String>,
 }
 
 /// The subjects of an answer, by their URIs.
@@ -52,7 +54,7 @@ fn target(url: Option<String>, rel: &str) -> Option<String> {
 impl Answer {
     /// An answer with a JSON body.
     pub fn new(status: StatusCode, body: Value) -> Self {
-        Self { status, body, header: None, about: About::default(), is_recorded: false }
+        Self { status, body, header: None, about: About::default(), is_recorded: false, delivery: None }
     }
 
     /// Adds the runs or the session.
@@ -63,6 +65,11 @@ impl Answer {
     /// Sets whether it is stored for repeated deliveries.
     pub fn recorded(self, is_recorded: bool) -> Self {
         Self { is_recorded, ..self }
+    }
+
+    /// Sets the delivery that got it first.
+    pub fn first_to(self, delivery: Option<String>) -> Self {
+        Self { delivery, ..self }
     }
 
     /// Returns the response with the URLs of runs and sessions.
@@ -105,8 +112,13 @@ pub(crate) enum Refusal {
     NotUnderstood(String),
     /// The bot cannot be talked to.
     NoBot(String),
-    /// The rate limit is exceeded; contains when the next call is allowed.
-    TooMany(Duration),
+    /// The rate limit is exceeded.
+    TooMany {
+        /// When the next call is allowed.
+        wait: Duration,
+        /// Whether the status is that of an unavailable host.
+        is_unavailable: bool,
+    },
     /// The record of the endpoint or its secret cannot be read.
     Unread,
     /// The memory for bodies is in use.
@@ -128,8 +140,12 @@ impl Refusal {
             Self::Bad(_) => StatusCode::BAD_REQUEST,
             Self::NotUnderstood(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::NoBot(_) => StatusCode::CONFLICT,
-            Self::TooMany(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Unread | Self::NoMemory | Self::NoRoom | Self::NotStored => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooMany { is_unavailable: false, .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooMany { is_unavailable: true, .. }
+            | Self::Unread
+            | Self::NoMemory
+            | Self::NoRoom
+            | Self::NotStored => StatusCode::SERVICE_UNAVAILABLE,
             Self::NoFilter => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -147,7 +163,7 @@ impl Refusal {
             Self::NoFilter => "The endpoint's filter failed; see the host's log".to_owned(),
             Self::NoRoom => "Too many calls wait for earlier ones; retry later".to_owned(),
             Self::NotStored => "The host cannot store this call now; retry later".to_owned(),
-            Self::TooMany(wait) => {
+            Self::TooMany { wait, .. } => {
                 format!("The rate limit is exceeded; retry in {} seconds", seconds(*wait))
             }
         }
@@ -160,7 +176,7 @@ impl Refusal {
             Self::Unread | Self::NoMemory | Self::NoRoom | Self::NotStored => {
                 Some((header::RETRY_AFTER, HeaderValue::from_static(http::RETRY_AFTER)))
             }
-            Self::TooMany(wait) => Some((header::RETRY_AFTER, HeaderValue::from(seconds(*wait)))),
+            Self::TooMany { wait, .. } => Some((header::RETRY_AFTER, HeaderValue::from(seconds(*wait)))),
             _ => None,
         }
     }
@@ -174,6 +190,7 @@ impl From<Refusal> for Answer {
             header: refusal.header(),
             about: About::default(),
             is_recorded: false,
+            delivery: None,
         }
     }
 }
@@ -212,7 +229,11 @@ mod tests {
 
     #[test]
     fn each_rejection_has_a_status_and_its_header() {
-        let wait = |millis: u64| Refusal::TooMany(Duration::from_millis(millis));
+        let too_many = |millis: u64, is_unavailable| Refusal::TooMany {
+            wait: Duration::from_millis(millis),
+            is_unavailable,
+        };
+        let wait = |millis: u64| too_many(millis, false);
         let text = || "why".to_owned();
         for (refusal, status, header) in [
             (Refusal::NoEndpoint, 404, None),
@@ -225,6 +246,7 @@ mod tests {
             (wait(0), 429, Some("retry-after: 0")),
             (wait(2000), 429, Some("retry-after: 2")),
             (wait(2001), 429, Some("retry-after: 3")),
+            (too_many(2001, true), 503, Some("retry-after: 3")),
             (Refusal::Unread, 503, Some("retry-after: 5")),
             (Refusal::NoMemory, 503, Some("retry-after: 5")),
             (Refusal::NoRoom, 503, Some("retry-after: 5")),

@@ -110,7 +110,7 @@ impl Webhook {
                 let asks = method == Method::OPTIONS && endpoint.extras.format == Some(Format::CloudEvents);
                 let permission =
                     asks.then(|| cloudevents::permission(&endpoint, &call.head.headers)).flatten();
-                return Ok(permission.unwrap_or_else(|| refused(Refusal::NotPost)));
+                return Ok(permission.unwrap_or_else(|| self.refuse_method(&id, &method)));
             }
             let mut seen = Box::new(Delivery::begun());
             let (admitted, outcome) = match self.admit(&endpoint, &call.head, body, &bodies).await {
@@ -125,6 +125,20 @@ impl Webhook {
             self.deliveries.add(&id, seen, admitted);
             outcome.map(|answer| answer.linked(&self.host))
         }
+    }
+
+    /// Refuses a request that is not a call, such as one by which a sender checks the endpoint, and adds it to the log.
+    fn refuse_method(&self, endpoint: &str, method: &Method) -> Response {
+        let answer = Answer::from(Refusal::NotPost);
+        let mut seen = Box::new(Delivery::begun());
+        // Others have names of any length.
+        let known = [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::PATCH, Method::DELETE];
+        let named = if known.contains(method) { method.as_str() } else { "another method" };
+        seen.why = Some(format!("{}, not {named}", Refusal::NotPost.message()));
+        let response = answer.response();
+        seen.answered(&Ok(answer));
+        self.deliveries.add(endpoint, seen, false);
+        response
     }
 
     /// Logs a problem of an endpoint.
@@ -241,18 +255,23 @@ impl Webhook {
             };
             call.head.headers.insert(header::CONTENT_TYPE, cloudevents::JSON);
         }
-        let first = match self.delivery(endpoint, &call.head, &body).await? {
-            Some(Delivered::Again(answer)) => {
-                seen.again = true;
-                return Ok(answer);
-            }
-            Some(Delivered::First(first)) => Some(first),
+        // A delivery without an id is never repeated.
+        let key = delivery_id(endpoint, &call.head, &body).filter(|key| !key.is_empty());
+        let first = match key {
+            Some(key) => match Box::pin(self.repeats.enter(&endpoint.id, key, &seen.id)).await? {
+                Delivered::Again(answer) => {
+                    seen.again = true;
+                    seen.repeats.clone_from(&answer.delivery);
+                    return Ok(answer);
+                }
+                Delivered::First(first) => Some(first),
+            },
             None => None,
         };
         if let Some(limit) = endpoint.extras.limit
             && let Err(wait) = self.limits.take(&endpoint.id, limit)
         {
-            return Ok(Refusal::TooMany(wait).into());
+            return Ok(Refusal::TooMany { wait, is_unavailable: limit.is_unavailable }.into());
         }
         call.body = match read(endpoint, &call.head, body, bodies).await {
             Ok(body) => body,
@@ -260,17 +279,20 @@ impl Webhook {
         };
         seen.bytes.get_or_insert(call.body.len());
         let answer = match greeting(endpoint, call) {
-            Some(answer) => answer,
+            Some(answer) => {
+                seen.unstarted = vec!["it only checks the endpoint".to_owned()];
+                answer
+            }
             None => {
                 if let Some(retention) = &endpoint.extras.body_retention {
                     Box::pin(self.store_body(endpoint, retention, call, seen)).await;
                 }
-                Box::pin(self.deliver(endpoint, call, bodies, seen, first.as_ref())).await?
+                Box::pin(self.deliver(endpoint, call, bodies, seen, first.as_deref())).await?
             }
         };
         if let Some(first) = first.filter(|_| answer.status.is_success()) {
             // The event was fired. The repeated delivery stores the answer, and fires nothing.
-            Box::pin(first.store(&answer)).await?;
+            Box::pin((*first).store(&answer)).await?;
         }
         Ok(answer)
     }
@@ -314,19 +336,6 @@ impl Webhook {
                 let what = format!("cannot keep the body of a call with {}: {}", retention.key, why.message);
                 self.say_once_a_minute(&endpoint.id, &what);
             }
-        }
-    }
-
-    /// Returns whether a delivery is repeated. One without an id never is.
-    async fn delivery(
-        &self,
-        endpoint: &Endpoint,
-        head: &Head,
-        body: &Unread,
-    ) -> Result<Option<Delivered>, Thrown> {
-        match delivery_id(endpoint, head, body) {
-            Some(key) if !key.is_empty() => Box::pin(self.repeats.enter(&endpoint.id, &key)).await.map(Some),
-            _ => Ok(None),
         }
     }
 }

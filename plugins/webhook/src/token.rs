@@ -4,10 +4,12 @@ use ostler_contract::http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// Returns the bearer token of a request.
+/// Returns the bearer token of a request. A request with several credentials has none, because what is in front of the host may
+/// have checked another one.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
-    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
-    let (scheme, token) = value.split_at_checked(7)?;
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let (scheme, token) = value.as_bytes().split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
@@ -62,6 +64,14 @@ mod tests {
             assert_eq!(bearer(&with(none)), None, "{none}");
         }
         assert_eq!(bearer(&HeaderMap::new()), None);
+        for two in [
+            ["Bearer s3cret", "Basic dTpzM2NyZXQ="],
+            ["Basic dTpzM2NyZXQ=", "Bearer s3cret"],
+            ["Bearer s3cret"; 2],
+        ] {
+            let repeated = two.map(|value| (header::AUTHORIZATION, value.parse().unwrap()));
+            assert_eq!(bearer(&HeaderMap::from_iter(repeated)), None, "{two:?}");
+        }
         assert!(is_secret(b"s3cret", "s3cret"));
         for wrong in ["", "s3cre", "s3cret ", "S3cret", "s3crets"] {
             assert!(!is_secret(wrong.as_bytes(), "s3cret"), "{wrong}");

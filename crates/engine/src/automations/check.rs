@@ -5,6 +5,7 @@ use ostler_contract::points::{AutomationStore, KeptAutomation, TriggerType};
 use ostler_contract::problems::{Finding, ProblemKind};
 use ostler_contract::registry::Owned;
 use ostler_contract::{Thrown, limit};
+use ostler_protocol::template::invalid_paths;
 use ostler_protocol::wire::state::{AutomationDefinition, AutomationTrigger};
 
 use super::rule::{Rule, SESSION, WATCH};
@@ -62,6 +63,9 @@ pub(super) fn set_problems(
         .map(|why| Finding::warning(format!("automation {id}: {why}")))
         .collect();
     findings.extend(lacking.iter().map(|lacking| Finding::error(lacking.line(id))));
+    findings.extend(invalid_paths(&definition.message.text).into_iter().map(|why| {
+        Finding::warning(format!("automation {id}: a placeholder of its message is always empty: {why}"))
+    }));
     for trigger in &definition.triggers {
         let name = match trigger {
             AutomationTrigger::Schedule(trigger) => &trigger.id,

@@ -24,9 +24,9 @@ use super::merged_wakes::MergedWake;
 use super::message::{RunPlace, fields_read, opening};
 use super::order::Order;
 use super::run::{COUNT, DROPPED, EVENT, LATEST, LITERALS, STEERED};
-use super::settings::AutomationSettings;
-use super::shared::{kind_of, mark_cause};
+use super::shared::{id_of, kind_of, mark_cause};
 use super::triggers::Waiting;
+use super::unheard::Woken;
 use super::wake_event::{WakeEvent, facts_for, of_plugin};
 use crate::automations::Automations;
 use crate::core::message::message;
@@ -36,6 +36,9 @@ use crate::sessions::{Place, ToSession, TurnRequest};
 /// The limit of waiting runs of an automation is reached.
 #[derive(Debug)]
 struct Full;
+
+/// Why an event started no run during another one.
+const SKIPPED: &str = "a run of it is active, and its overlap is skip";
 
 /// What an event became that is stored together with its record.
 #[derive(Debug)]
@@ -97,10 +100,10 @@ impl Automations {
                 let wait = wait.lock().take();
                 async move {
                     let Some(wait) = wait else { return Ok(Vec::new()) };
-                    let waits = wait
+                    let woken = wait
                         .await
                         .map_err(|_| Thrown::new("the host ended before this event was heard"))??;
-                    runs_of(waits).await
+                    woken.runs().await
                 }
             }),
         })
@@ -116,13 +119,7 @@ impl Automations {
     }
 
     /// Starts the runs of the automations that an event matches.
-    fn wake_all(
-        self: &Arc<Self>,
-        by: &str,
-        r#type: &str,
-        event: &str,
-        data: SentObject,
-    ) -> Vec<StoredRunReceiver> {
+    fn wake_all(self: &Arc<Self>, by: &str, r#type: &str, event: &str, data: SentObject) -> Woken {
         let matching = self.matching(r#type, event, &data);
         self.wake_each(by, &matching, event, data)
     }
@@ -134,13 +131,13 @@ impl Automations {
         matching: &[Arc<Waiting>],
         event: &str,
         data: SentObject,
-    ) -> Vec<StoredRunReceiver> {
-        let wakes = facts_for(matching, event, data);
-        let woken = wakes.filter_map(|(waiting, own_field, facts)| {
+    ) -> Woken {
+        let mut woken = Woken::default();
+        for (waiting, own_field, facts) in facts_for(matching, event, data) {
             let happened = of_plugin(by, waiting, event, own_field);
-            self.wake_by_event(&waiting.automation, &happened, facts, 1)
-        });
-        woken.collect()
+            woken.add(&waiting.automation, self.wake_by_event(&waiting.automation, &happened, facts, 1));
+        }
+        woken
     }
 
     /// Starts the runs of an event of a native plugin, which may be ordered. Long JSON text is parsed outside the
@@ -206,6 +203,9 @@ impl Automations {
         records: EventRecords,
     ) -> Pending<FiredOnce> {
         let matching = self.matching(r#type, event, &data);
+        if matching.is_empty() {
+            return self.fire_unheard((r#type, event), data, records);
+        }
         self.wake_in_order(&by_plugin(caller), &matching, event, data, routing, records)
     }
 
@@ -229,7 +229,7 @@ impl Automations {
         names.extend(woken.iter().flat_map(|entry| fields_read(&entry.wire.definition)));
         names.extend(routing.map(|routing| routing.by.as_str()));
         if matching.is_empty() {
-            return Ok(self.wake_in_order(by, &matching, event, SentObject::default(), None, records));
+            return Ok(self.fire_unheard((r#type, event), decides, records));
         }
         let mut read = select(text, &names)?;
         read.too_long.sort_unstable();
@@ -244,7 +244,7 @@ impl Automations {
 
     /// Wakes the automations that an event matched: all of them, or none if one of them has no room for a waiting run. What
     /// is left to do is in the returned future.
-    fn wake_in_order(
+    pub(super) fn wake_in_order(
         self: &Arc<Self>,
         by: &str,
         matching: &[Arc<Waiting>],
@@ -266,39 +266,44 @@ impl Automations {
         }
         let is_recorded = records.once.is_some() && self.core.run_transactions().is_some();
         if order.is_none() && shared.is_none() && !is_recorded {
-            let waits = self.wake_each(by, matching, event, data);
-            return Box::pin(async move {
-                runs_of(waits).await.map(|runs| FiredOnce::Fired(Firing::Started(runs)))
-            });
+            let woken = self.wake_each(by, matching, event, data);
+            return Box::pin(async move { woken.firing().await.map(FiredOnce::Fired) });
         }
-        let wakes = facts_for(matching, event, data);
-        let run = |(waiting, own_field, facts): (&Arc<Waiting>, bool, SentObject)| {
+        let mut woken = Woken::default();
+        let mut runs: Vec<(Arc<CatalogueEntry>, AutomationRunState)> = Vec::new();
+        for (waiting, own_field, facts) in facts_for(matching, event, data) {
             let happened = of_plugin(by, waiting, event, own_field);
-            let entry = self.woken(&waiting.automation, &happened)?;
-            let run = self.run_of_event(&entry, &happened, facts, 1);
-            Some((entry, run))
-        };
-        let mut runs: Vec<(Arc<CatalogueEntry>, AutomationRunState)> = wakes.filter_map(run).collect();
+            match self.woken(&waiting.automation, &happened) {
+                Ok(entry) => {
+                    let run = self.run_of_event(&entry, &happened, facts, 1);
+                    runs.push((entry, run));
+                }
+                Err(why) => woken.add(&waiting.automation, Err(why)),
+            }
+        }
         if let Some(once) = records.once.as_ref().filter(|_| shared.is_some() || is_recorded) {
             mark_cause(runs.iter_mut().map(|(_, run)| run), &once.cause);
         }
         if let Some(shared) = shared {
             let kind = WakeKind::of_event(order.as_ref().and(routing));
             let wakes = runs.into_iter().map(|(_, run)| Wake { run, kind: kind.clone() });
-            return Box::pin(self.clone().send_wakes(shared.clone(), wakes.collect(), records));
+            return Box::pin(self.clone().send_wakes(shared.clone(), wakes.collect(), records, woken));
         }
         let cause = order.as_ref().map_or(Cause::Event, Cause::Ordered);
         let EventRecords { once, log } = records;
         if let (Some(once), Some(transactions)) = (once, self.core.run_transactions()) {
             let mut group = Vec::new();
-            let admit =
-                |(entry, run): (Arc<CatalogueEntry>, _)| self.admit(&entry, run, cause, Some(&mut group)).1;
-            let waits = runs.into_iter().filter_map(admit).collect();
-            return Box::pin(self.clone().serve_group(transactions.clone(), group, waits, (once, log)));
+            for (entry, run) in runs {
+                let id = id_of(&run).to_owned();
+                woken.add(&id, self.admit(&entry, run, cause, Some(&mut group)).1);
+            }
+            return Box::pin(self.clone().serve_group(transactions.clone(), group, woken, (once, log)));
         }
-        let waits =
-            runs.into_iter().filter_map(|(entry, run)| self.wake_here(&entry, run, cause).1).collect();
-        Box::pin(async move { runs_of(waits).await.map(|runs| FiredOnce::Fired(Firing::Started(runs))) })
+        for (entry, run) in runs {
+            let id = id_of(&run).to_owned();
+            woken.add(&id, self.wake_here(&entry, run, cause).1);
+        }
+        Box::pin(async move { woken.firing().await.map(FiredOnce::Fired) })
     }
 
     fn find_room(&self, matching: &[Arc<Waiting>], order: &Order) -> Result<(), Full> {
@@ -341,27 +346,27 @@ impl Automations {
         happened: &WakeEvent<'_>,
         facts: SentObject,
         count: u64,
-    ) -> Option<StoredRunReceiver> {
+    ) -> Result<StoredRunReceiver, String> {
         let entry = self.woken(automation, happened)?;
         let cause = happened.order.map_or(Cause::Event, Cause::Ordered);
         match self.merge(automation, &entry, happened, cause, facts, count) {
-            Ok(kept) => Some(kept),
+            Ok(kept) => Ok(kept),
             Err(facts) => self.wake(&entry, self.run_of_event(&entry, happened, facts, count), cause),
         }
     }
 
-    /// Returns an automation that an event wakes, unless its owner may not see the event.
-    fn woken(&self, automation: &str, happened: &WakeEvent<'_>) -> Option<Arc<CatalogueEntry>> {
-        let entry = self.entry(automation)?;
+    /// Returns an automation that an event wakes, unless its owner may not see the event; the error is the reason.
+    fn woken(&self, automation: &str, happened: &WakeEvent<'_>) -> Result<Arc<CatalogueEntry>, String> {
+        let entry = self.entry(automation).ok_or("it was removed")?;
         if let Err(why) = self.may_be_woken(entry.owner.as_deref(), happened.of_session) {
             let WakeEvent { trigger, event, .. } = happened;
             self.core.log.warn(format_args!(
                 "{}: its trigger {trigger} is not woken by the event {event}: {why}",
                 entry.wire.resource
             ));
-            return None;
+            return Err(why);
         }
-        Some(entry)
+        Ok(entry)
     }
 
     /// Checks that an event may wake an automation of this owner; the error is the reason. Session events require the
@@ -384,15 +389,15 @@ impl Automations {
         }
     }
 
-    /// Turns a wake into a run, a merged event or nothing. Where hosts share runs, the owner of the automation does so.
+    /// Turns a wake into a run, a merged event or nothing, for which the error is the reason. Where hosts share runs, the owner of the automation does so.
     pub(super) fn wake(
         self: &Arc<Self>,
         entry: &CatalogueEntry,
         run: AutomationRunState,
         cause: Cause<'_>,
-    ) -> Option<StoredRunReceiver> {
+    ) -> Result<StoredRunReceiver, String> {
         match self.core.shared_runs() {
-            Some(shared) => Some(self.send_wake(shared, Wake { run, kind: kind_of(cause) })),
+            Some(shared) => Ok(self.send_wake(shared, Wake { run, kind: kind_of(cause) })),
             None => self.wake_here(entry, run, cause).1,
         }
     }
@@ -403,7 +408,7 @@ impl Automations {
         entry: &CatalogueEntry,
         run: AutomationRunState,
         cause: Cause<'_>,
-    ) -> (bool, Option<StoredRunReceiver>) {
+    ) -> (bool, Result<StoredRunReceiver, String>) {
         self.admit(entry, run, cause, None)
     }
 
@@ -415,8 +420,10 @@ impl Automations {
         mut run: AutomationRunState,
         cause: Cause<'_>,
         group: Option<&mut Vec<Admitted>>,
-    ) -> (bool, Option<StoredRunReceiver>) {
-        let Some(id) = uri::automation_id(&run.automation).map(str::to_owned) else { return (false, None) };
+    ) -> (bool, Result<StoredRunReceiver, String>) {
+        let Some(id) = uri::automation_id(&run.automation).map(str::to_owned) else {
+            return (false, Err("its URI has no id".to_owned()));
+        };
         let settings = &entry.settings;
         let chat_busy = self.pinned_chat_is_busy(settings);
         let resource = run.resource.clone();
@@ -442,7 +449,7 @@ impl Automations {
                         None if first => self.keep_notes(held.clone()),
                         None => {}
                     }
-                    return (false, Some(wait));
+                    return (false, Ok(wait));
                 }
                 _ => {}
             }
@@ -455,7 +462,7 @@ impl Automations {
                     Some(group) => group.push(Admitted::Run { run, begins, kept }),
                     None => drop(tasks::spawn(self.clone().serve_run(run, begins, kept))),
                 }
-                return (true, Some(wait));
+                return (true, Ok(wait));
             }
             // Counted above.
             Admission::Fold(_) => {}
@@ -464,16 +471,16 @@ impl Automations {
                 let (counted, is_counted) = oneshot::channel();
                 self.note(held, counted, run, DROPPED);
                 if self.core.shared_runs().is_none() {
-                    return (false, None);
+                    return (false, Err(SKIPPED.to_owned()));
                 }
                 tasks::spawn(async move {
                     if is_counted.await.is_ok() {
                         let _ = kept.send(None);
                     }
                 });
-                return (false, Some(wait));
+                return (false, Ok(wait));
             }
-            Admission::Drop(None) => return (false, None),
+            Admission::Drop(None) => return (false, Err(SKIPPED.to_owned())),
             Admission::Steer(held) => {
                 tasks::spawn(self.clone().steer_or_queue(id, held, run, kept));
             }
@@ -482,10 +489,10 @@ impl Automations {
                     "{} woke {times} times in the last hour, so this wake was dropped",
                     run.automation
                 ));
-                return (false, None);
+                return (false, Err(format!("{times} runs in the last hour reach its hourlyCap")));
             }
         }
-        (false, Some(wait))
+        (false, Ok(wait))
     }
 
     /// Counts a wake in an existing run and stores the count.
@@ -521,6 +528,8 @@ impl Automations {
         let target = session.and_then(|session| self.sessions.by_uri(&session));
         if let Some(target) = target
             && target.owner == entry.owner
+            // Its run ends with the reason.
+            && !self.has_no_message(&entry, &run)
         {
             let links = &self.core.options.links;
             let place = RunPlace { run: held.as_deref(), session: &target.uri, links };
@@ -561,26 +570,11 @@ impl Automations {
             _ => {}
         }
     }
-
-    /// Whether a turn runs in the chat an automation is pinned to, no matter who started it.
-    pub(super) fn pinned_chat_is_busy(&self, settings: &AutomationSettings) -> bool {
-        let session = settings.pinned.then_some(settings.pinned_session.as_ref()).flatten();
-        // A session with a running turn is in memory.
-        let Some(entry) = session.and_then(|session| self.sessions.by_uri(session)) else { return false };
-        entry.view().is_running()
-    }
 }
 
 /// The name of a plugin as the source of an event.
 fn by_plugin(caller: &Caller) -> String {
     format!("plugin:{}", caller.plugin)
-}
-
-/// Returns the runs of the wakes, once each is stored.
-pub(super) async fn runs_of(waits: Vec<StoredRunReceiver>) -> Result<Vec<String>, Thrown> {
-    let runs = futures::future::join_all(waits).await;
-    let lost = |_| Thrown::new("a run this event started could not be stored");
-    runs.into_iter().filter_map(|run| run.map_err(lost).transpose()).collect()
 }
 
 /// Returns how many events a run contains.

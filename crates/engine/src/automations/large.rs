@@ -5,9 +5,10 @@ use std::fmt;
 
 use ostler_contract::budget::VALUE;
 use ostler_contract::{Value, json};
+use ostler_protocol::event_path::{self, Within};
 use ostler_protocol::sent::{Literals, SentObject, read_sent};
 use ostler_protocol::surrogates::well_formed;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// The longest text of a value that is parsed.
@@ -41,7 +42,7 @@ impl Unreadable {
     }
 }
 
-/// Returns the fields with these names (`a.b` for a nested one) and the short fields.
+/// Returns the fields at these [paths](ostler_protocol::event_path) and the short fields.
 pub(super) fn select(text: &[u8], names: &[&str]) -> Result<Selected, Unreadable> {
     if std::str::from_utf8(text).is_err() {
         return Err(Unreadable::NotJson);
@@ -112,23 +113,34 @@ impl<'de> Visitor<'de> for Select<'_> {
     }
 }
 
-impl Select<'_> {
+impl<'a> Select<'a> {
     fn value(&mut self, key: &str, text: &str) -> Option<(Value, Literals)> {
         let weight = || text.len() + VALUE * ostler_protocol::message::count_values(text.as_bytes());
-        if self.names.contains(&key) {
+        if self.names.iter().any(|name| event_path::within(name, key) == Some(Within::Here)) {
             if text.len() <= LONGEST && weight() <= 16 * LONGEST {
                 return read_sent(text.as_bytes()).ok();
             }
             self.too_long.push(key.to_owned());
             return None;
         }
-        let inside: Vec<&str> =
-            self.names.iter().filter_map(|name| name.strip_prefix(key)?.strip_prefix('.')).collect();
+        let below = |name: &&'a str| match event_path::within(name, key)? {
+            Within::Below(path) => Some(path),
+            Within::Here => None,
+        };
+        let inside: Vec<&str> = self.names.iter().filter_map(below).collect();
         if !inside.is_empty() && text.starts_with('{') {
             let within = Select { names: &inside, unread: self.unread, too_long: self.too_long };
             let mut reader = serde_json::Deserializer::from_str(text);
             let read = within.deserialize(&mut reader).ok()?;
             return Some((Value::Object(read.fields), read.literals));
+        }
+        let last = inside.iter().filter_map(|path| event_path::first_index(path)).max();
+        if let Some(last) = last
+            && text.starts_with('[')
+        {
+            let within = Select { names: &inside, unread: self.unread, too_long: self.too_long };
+            let mut reader = serde_json::Deserializer::from_str(text);
+            return SelectEntries { within, last }.deserialize(&mut reader).ok();
         }
         if text.len() <= SHORT
             && let Some(left) = self.unread.checked_sub(key.len() + weight())
@@ -148,11 +160,50 @@ impl Select<'_> {
     }
 }
 
+/// Reads the entries of a list up to the last one that is read. What is not read of them is null.
+struct SelectEntries<'a> {
+    within: Select<'a>,
+    last: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for SelectEntries<'_> {
+    type Value = (Value, Literals);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for SelectEntries<'_> {
+    type Value = (Value, Literals);
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let (mut entries, mut literals) = (Vec::new(), Vec::new());
+        while entries.len() <= self.last {
+            let Some(raw) = seq.next_element::<&RawValue>()? else { break };
+            let read = self.within.value(&entries.len().to_string(), raw.get());
+            let (value, literal) = read.unwrap_or_default();
+            entries.push(value);
+            literals.push(literal.into_value());
+        }
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        let literals = match literals.iter().all(Value::is_null) {
+            true => Literals::default(),
+            false => Literals::from_value(literals.into()),
+        };
+        Ok((entries.into(), literals))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use ostler_protocol::event_path::find;
     use ostler_protocol::json;
 
-    use super::super::message::lookup;
     use super::*;
 
     fn selected(text: &str, names: &[&str]) -> Value {
@@ -177,9 +228,8 @@ mod tests {
             selected(&text, &["a.b.c", "list"]),
             json!({
                 "a": { "b": { "c": [1, { "d": long }], "long": string }, "n": 1, "long": string },
-                "list": [long], "short": { "k": [true] }, "é": 1,
-            }),
-            "no mark where a name could be inside of the field"
+                "a.b": string, "list": [long], "short": { "k": [true] }, "é": 1,
+            })
         );
         assert_eq!(selected(&text, &["list.omitted"]).get("list"), None, "a mark is no field");
         assert_eq!(selected(&text, &["a.b"])["a.b"], json!(long), "a field's whole name comes first");
@@ -190,11 +240,31 @@ mod tests {
     fn the_digits_of_the_sender_are_read() {
         let text = br#"{"id":12345678901234567890123,"a":{"b":1E400,"long":[1.10]},"x":1.0e1,"x":2}"#;
         let read = select(text, &["a.b"]).unwrap().fields;
-        let of = |name: &str| lookup(read.as_sent(), name).unwrap().text();
+        let of = |name: &str| find(read.as_sent(), name).unwrap().text();
         assert_eq!(
             [of("id"), of("a.b"), of("a.long"), of("x")],
             ["12345678901234567890123", "1E400", "[1.10]", "2"]
         );
+    }
+
+    #[test]
+    fn entries_of_lists_are_read_up_to_the_last_one_of_a_path() {
+        let long = "x".repeat(5000);
+        let text =
+            json!({ "list": [long, { "id": long, "more": long }, 3, { "x.y": [1.5, long] }, long, long] });
+        let omitted = json!({ "omitted": 5002 });
+        assert_eq!(
+            selected(&text.to_string(), &["list.1.id", "list[3][\"x.y\"][1]"])["list"],
+            json!([omitted, { "id": long, "more": omitted }, 3, { "x.y": [1.5, long] }]),
+        );
+        assert_eq!(selected(&text.to_string(), &["list.9.id"])["list"].as_array().unwrap().len(), 6);
+        let digits = format!("{{\"a\":[1.10,\"{long}\",{{\"b\":2.50}}]}}");
+        let read = select(digits.as_bytes(), &["a[2].b"]).unwrap().fields;
+        assert_eq!(find(read.as_sent(), "a[2].b").unwrap().text(), "2.50");
+        let many = format!("{{\"a\":[{}1]}}", "1,".repeat(1_000_000));
+        let read = select(many.as_bytes(), &["a.9999"]).unwrap().fields.fields;
+        assert_eq!(read["a"].as_array().unwrap().len(), 10_000, "no more than the path needs");
+        assert_eq!(read["a"][9999], 1);
     }
 
     #[test]
@@ -220,14 +290,14 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn every_name_is_read_as_from_the_whole(
-            data in "\\{(\"[ab]{1,2}\":(1|1\\.10|\"x\"|\\{\"[ab]\":[0-9]\\}|\\[1\\]),){0,4}\"z\":0\\}",
-            names in proptest::collection::vec("[ab](\\.[ab]){0,2}", 0..4),
+            data in "\\{(\"[ab]{1,2}\":(1|1\\.10|\"x\"|\\{\"[ab]\":[0-9]\\}|\\[1\\]|\\[2,\\{\"[ab]\":1\\.0\\}\\]),){0,4}\"z\":0\\}",
+            names in proptest::collection::vec("[ab](\\.[ab01]|\\[[01]\\]|\\[\"[ab]\"\\]){0,2}", 0..4),
         ) {
             let whole = SentObject::read(data.as_bytes()).unwrap();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let fields = select(data.as_bytes(), &names).unwrap().fields;
             for name in names {
-                let of = |read: &SentObject| lookup(read.as_sent(), name).map(|found| (found.value().clone(), found.text()));
+                let of = |read: &SentObject| find(read.as_sent(), name).map(|found| (found.value().clone(), found.text()));
                 proptest::prop_assert_eq!(of(&fields), of(&whole));
             }
         }

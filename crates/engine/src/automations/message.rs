@@ -1,7 +1,9 @@
 //! The first message of a run: the automation's message with its placeholders filled.
 
 use ostler_contract::Value;
+use ostler_protocol::event_path;
 use ostler_protocol::sent::{SentFields, SentValue};
+use ostler_protocol::template::{TemplatePart, event_paths, parts};
 use ostler_protocol::wire::state::{
     AutomationDefinition, AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState, AutomationTrigger,
 };
@@ -51,10 +53,26 @@ pub(super) fn opening(
     run: &AutomationRunState,
     place: RunPlace<'_>,
 ) -> String {
-    let template = template_of(definition);
+    message_of(template_of(definition), &facts_of(definition, run, place))
+}
+
+/// Whether the message of a run has no text because its placeholders are empty.
+pub(super) fn is_empty(
+    definition: &AutomationDefinition,
+    run: &AutomationRunState,
+    place: RunPlace<'_>,
+) -> bool {
+    fill(template_of(definition), &facts_of(definition, run, place)).trim().is_empty()
+}
+
+fn facts_of<'a>(
+    definition: &'a AutomationDefinition,
+    run: &'a AutomationRunState,
+    place: RunPlace<'a>,
+) -> Facts<'a> {
     let run_url = place.run.and_then(|run| place.links.of(run));
     let own = Facts { run: place.run, run_url, run_session: Some(place.session), ..Facts::default() };
-    let AutomationRunOrigin::Trigger(origin) = &run.origin else { return fill(template, &own) };
+    let AutomationRunOrigin::Trigger(origin) = &run.origin else { return own };
     let trigger = definition.triggers.iter().find_map(|trigger| match trigger {
         AutomationTrigger::Event(trigger) if trigger.id == origin.trigger_id => Some(trigger),
         _ => None,
@@ -69,20 +87,17 @@ pub(super) fn opening(
         AutomationRunLifecycle::Pending(pending) => Some(pending.created_at.as_str()),
         _ => None,
     };
-    fill(
-        template,
-        &Facts {
-            trigger: trigger.map(|trigger| trigger.title.as_str()),
-            event,
-            data,
-            id_in_data: !watched && own_id.is_none(),
-            session: text("session").filter(|_| watched),
-            session_title: text("sessionTitle").filter(|_| watched),
-            count: event.map(|_| count_of(run)),
-            at: text("at").filter(|_| watched).or(created),
-            ..own
-        },
-    )
+    Facts {
+        trigger: trigger.map(|trigger| trigger.title.as_str()),
+        event,
+        data,
+        id_in_data: !watched && own_id.is_none(),
+        session: text("session").filter(|_| watched),
+        session_title: text("sessionTitle").filter(|_| watched),
+        count: event.map(|_| count_of(run)),
+        at: text("at").filter(|_| watched).or(created),
+        ..own
+    }
 }
 
 /// Returns the template of an automation's message: without a message, its title.
@@ -91,39 +106,6 @@ fn template_of(definition: &AutomationDefinition) -> &str {
         "" => &definition.title,
         _ => &definition.message.text,
     }
-}
-
-/// A part of a template.
-enum TemplatePart<'a> {
-    Text(&'a str),
-    /// `{{…}}` as it is written, and the name in it.
-    Placeholder {
-        written: &'a str,
-        name: &'a str,
-    },
-}
-
-/// Returns the parts of a template. Extra braces are text: `{{{at}}}` is the time in braces.
-fn parts(template: &str) -> impl Iterator<Item = TemplatePart<'_>> {
-    let mut rest = template;
-    let mut placeholder = None;
-    std::iter::from_fn(move || {
-        if let Some(found) = placeholder.take() {
-            return Some(found);
-        }
-        let first = rest.find("{{");
-        let close = first.and_then(|first| Some(first + 2 + rest[first + 2..].find("}}")?));
-        let Some((first, close)) = first.zip(close) else {
-            let text = std::mem::take(&mut rest);
-            return (!text.is_empty()).then_some(TemplatePart::Text(text));
-        };
-        // The placeholder begins at the last pair of braces before its end.
-        let open = rest[..close].rfind("{{").unwrap_or(first);
-        let (text, written) = (&rest[..open], &rest[open..close + 2]);
-        placeholder = Some(TemplatePart::Placeholder { written, name: rest[open + 2..close].trim() });
-        rest = &rest[close + 2..];
-        Some(TemplatePart::Text(text))
-    })
 }
 
 /// Fills the placeholders. An unknown name stays as it is written; a missing fact becomes an empty string.
@@ -138,6 +120,12 @@ fn fill(template: &str, facts: &Facts<'_>) -> String {
             },
         }
     }
+    text
+}
+
+/// Fills the template, and adds what woke the run.
+fn message_of(template: &str, facts: &Facts<'_>) -> String {
+    let mut text = fill(template, facts);
     if facts.event.is_some() {
         text.push_str(&summary(facts));
     }
@@ -158,34 +146,19 @@ fn value_of(name: &str, facts: &Facts<'_>) -> Option<String> {
         "run.url" => text(facts.run_url.as_deref()),
         "run.session" => text(facts.run_session),
         _ => {
-            let field = name.strip_prefix("event.")?;
-            if facts.id_in_data && field == "event" {
+            let path = event_path::of_placeholder(name)?;
+            if facts.id_in_data && event_path::within(path, "event").is_some() {
                 return Some(String::new());
             }
-            Some(facts.data.and_then(|data| lookup(data, field)).map(SentValue::text).unwrap_or_default())
+            let value = facts.data.and_then(|data| event_path::find(data, path));
+            Some(value.map(SentValue::text).unwrap_or_default())
         }
     }
 }
 
-/// Returns the names of the event's fields that the message of an automation reads.
+/// Returns the paths of the event's fields that the message of an automation reads.
 pub(super) fn fields_read(definition: &AutomationDefinition) -> impl Iterator<Item = &str> {
-    fields_in(template_of(definition))
-}
-
-fn fields_in(template: &str) -> impl Iterator<Item = &str> {
-    parts(template).filter_map(|part| match part {
-        TemplatePart::Text(_) => None,
-        TemplatePart::Placeholder { name, .. } => name.strip_prefix("event."),
-    })
-}
-
-/// Returns a field by its name; if no field has the whole name, a dot separates an object from its field.
-pub(super) fn lookup<'a>(data: SentFields<'a>, field: &str) -> Option<SentValue<'a>> {
-    if let Some(value) = data.get(field) {
-        return Some(value);
-    }
-    let (first, rest) = field.split_once('.')?;
-    lookup(data.get(first)?.fields()?, rest)
+    event_paths(template_of(definition))
 }
 
 fn summary(facts: &Facts<'_>) -> String {
@@ -272,25 +245,25 @@ mod tests {
             ..Facts::default()
         };
         assert_eq!(
-            fill("Look.", &facts),
+            message_of("Look.", &facts),
             "Look.\n\nWhat woke this run: call\nCount: 1\nAt: 2026-01-01T00:00:00.000Z"
         );
-        assert_eq!(fill("Look.", &Facts::default()), "Look.");
+        assert_eq!(message_of("Look.", &Facts::default()), "Look.");
         let own =
             Facts { run: Some("ahp-automation-run:/7"), run_session: Some("echo:/2"), ..Facts::default() };
         assert_eq!(
-            fill("{{run.uri}} {{ run.session }} {{run}} {{run.url}}", &own),
+            message_of("{{run.uri}} {{ run.session }} {{run}} {{run.url}}", &own),
             "ahp-automation-run:/7 echo:/2 {{run}} "
         );
         let open = Facts { run_url: Some("https://a.example/7".to_owned()), ..Facts::default() };
-        assert_eq!(fill("{{run.url}}", &open), "https://a.example/7");
+        assert_eq!(message_of("{{run.url}}", &open), "https://a.example/7");
         let named = Facts { session: Some("echo:/1"), session_title: Some("Mine"), ..facts };
         assert_eq!(
-            fill("{{sessionTitle}} {{session}}", &named),
+            message_of("{{sessionTitle}} {{session}}", &named),
             "Mine echo:/1\n\nWhat woke this run: call\nSession: Mine (echo:/1)\nCount: 1\nAt: 2026-01-01T00:00:00.000Z"
         );
         let unnamed = Facts { session: Some("echo:/1"), event: Some("idle"), ..Facts::default() };
-        assert_eq!(fill("x", &unnamed), "x\n\nWhat woke this run: idle\nSession: echo:/1");
+        assert_eq!(message_of("x", &unnamed), "x\n\nWhat woke this run: idle\nSession: echo:/1");
     }
 
     #[test]
@@ -300,7 +273,7 @@ mod tests {
             (r#"{"n":{{event.a}}} {{{event.b.c}}}{{{{event.d}}}}"#, &["a", "b.c", "d"]),
             ("{{ x {{event.a}} }}", &["a"]),
         ] {
-            let read: Vec<&str> = fields_in(template).collect();
+            let read: Vec<&str> = event_paths(template).collect();
             assert_eq!(read, fields, "{template}");
         }
     }

@@ -22,13 +22,14 @@ mod rule;
 mod run;
 mod run_summary;
 mod runs_elsewhere;
-mod schedule;
+pub mod schedule;
 mod settings;
 mod shared;
 mod starting;
 mod stored_runs;
 mod triggers;
 mod unheard;
+mod unheard_events;
 mod wake_event;
 mod watching;
 
@@ -49,7 +50,7 @@ use run::Runs;
 use runs_elsewhere::RunsElsewhere;
 use shared::Shared;
 use triggers::Index;
-use unheard::Unheard;
+use unheard_events::UnheardEvents;
 use watching::Watching;
 
 /// Every automation and every run that has not ended.
@@ -62,7 +63,7 @@ pub struct Automations {
     catalogue: Mutex<Catalogue>,
     index: RwLock<Index>,
     /// Events that no automation waits for.
-    unheard: Unheard,
+    unheard_events: UnheardEvents,
     runs: Mutex<Runs>,
     plans: Mutex<Plans>,
     /// Notified when something may be due sooner.
@@ -100,7 +101,7 @@ impl Automations {
             me: me.clone(),
             catalogue: Mutex::default(),
             index: RwLock::default(),
-            unheard: Unheard::default(),
+            unheard_events: UnheardEvents::default(),
             runs: Mutex::default(),
             plans: Mutex::default(),
             planned: Arc::default(),

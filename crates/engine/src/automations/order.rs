@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use ostler_contract::Value;
 use ostler_contract::budget::VALUE;
 use ostler_contract::host::Routing;
+use ostler_protocol::event_path;
 use ostler_protocol::message::count_values;
 use ostler_protocol::names;
 use ostler_protocol::sent::SentFields;
@@ -13,7 +14,6 @@ use ostler_protocol::wire::state::AutomationRunState;
 use ring::digest::{Context, SHA256};
 
 use super::fire::{event_id_of, event_of};
-use super::message::lookup;
 
 /// The most ordered runs of an automation that may wait.
 pub(super) const MOST_WAITING: usize = 1000;
@@ -53,7 +53,7 @@ impl Order {
     /// Returns the order of an event's runs, or `None` if the field is missing or is neither text, a number nor a
     /// boolean.
     pub fn of(routing: &Routing, data: SentFields<'_>) -> Option<Self> {
-        let value = lookup(data, &routing.by)?;
+        let value = event_path::find(data, &routing.by)?;
         let text = value.key()?;
         let mut hash = Context::new(&SHA256);
         for part in [routing.by.as_bytes(), b"\0", text.as_bytes()] {
@@ -250,6 +250,10 @@ pub(super) mod tests {
             "as a placeholder finds it"
         );
         assert_ne!(nested.key, by(json!("x")).key, "another field");
+        let listed = json!({ "list": [{ "x.y": "first" }, { "x.y": "second" }] });
+        for (path, value) in [("list.0.x.y", "first"), ("list[1][\"x.y\"]", "second")] {
+            assert_eq!(order(path, listed.clone()).unwrap().value, value, "{path}");
+        }
     }
 
     #[test]

@@ -33,6 +33,14 @@ impl Automations {
         }
     }
 
+    /// Whether a turn runs in the chat an automation is pinned to, no matter who started it.
+    pub(super) fn pinned_chat_is_busy(&self, settings: &AutomationSettings) -> bool {
+        let session = settings.pinned.then_some(settings.pinned_session.as_ref()).flatten();
+        // A session with a running turn is in memory.
+        let Some(entry) = session.and_then(|session| self.sessions.by_uri(session)) else { return false };
+        entry.view().is_running()
+    }
+
     /// Stores the session that an automation is pinned to.
     pub(super) async fn pin(&self, id: &str, session: &str) {
         let (Some(store), Some(entry)) = (self.core.automation_store(), self.entry(id)) else {

@@ -293,7 +293,7 @@ impl Automations {
         };
         let lost = || RpcError::internal(format!("the run of {automation} could not be stored"));
         let first = run.resource.clone();
-        let kept = self.wake(&entry, run, Cause::Press).ok_or_else(lost)?;
+        let kept = self.wake(&entry, run, Cause::Press).map_err(|_| lost())?;
         let kept = kept.await.ok().flatten().ok_or_else(lost)?;
         if kept != first {
             // Another host started a run for the same request.

@@ -52,6 +52,20 @@ impl Schedule {
     }
 }
 
+/// Returns the next times of a schedule after `at`.
+///
+/// # Errors
+/// Why the schedule is invalid.
+pub fn next_times(
+    schedule: &AutomationSchedule,
+    at: Timestamp,
+    count: usize,
+) -> Result<Vec<Timestamp>, String> {
+    let schedule = Schedule::read(schedule)?;
+    let times = std::iter::successors(schedule.after(at), |time| schedule.after(*time));
+    Ok(times.take(count).collect())
+}
+
 /// Checks the protocol's grammar, which is narrower than the library's.
 fn check(expression: &str) -> Result<(), String> {
     let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
@@ -107,14 +121,21 @@ mod tests {
     }
 
     fn next(expression: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
-        let schedule = read(expression, zone).expect("a schedule");
-        let mut now = at(from);
-        (0..count)
-            .map(|_| {
-                now = schedule.after(now).expect("a next one");
-                now.to_string()
-            })
-            .collect()
+        let written = AutomationSchedule { expression: expression.into(), time_zone: zone.into() };
+        let times = next_times(&written, at(from), count).expect("a schedule");
+        assert_eq!(times.len(), count);
+        times.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn two_restricted_day_fields_are_alternatives_and_a_step_is_a_restriction() {
+        let days = |expression| {
+            let times = next(expression, "UTC", "2026-06-01T00:00:00Z", 9);
+            times.iter().map(|time| time[8..10].parse().expect("a day")).collect::<Vec<u8>>()
+        };
+        assert_eq!(days("0 9 1-7 * MON"), [1, 2, 3, 4, 5, 6, 7, 8, 15], "2026-06-01 is a Monday");
+        assert_eq!(days("0 9 * * MON")[..3], [1, 8, 15]);
+        assert_eq!(days("0 9 */10 * MON")[..5], [1, 8, 11, 15, 21]);
     }
 
     #[test]

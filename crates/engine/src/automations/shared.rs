@@ -21,11 +21,12 @@ use tokio::time::Instant;
 
 use super::Automations;
 use super::catalogue::CatalogueEntry;
-use super::fire::{Admitted, StoredRunReceiver, StoredRunSender, event_of, runs_of};
+use super::fire::{Admitted, StoredRunReceiver, StoredRunSender, event_of};
 use super::lanes::Cause;
 use super::order::Order;
 use super::plan::most_runs;
 use super::run::CAUSE;
+use super::unheard::Woken;
 use crate::core::tasks;
 
 /// How often a host looks for work without a notification.
@@ -98,7 +99,7 @@ pub(super) fn mark_cause<'a>(runs: impl IntoIterator<Item = &'a mut AutomationRu
     }
 }
 
-fn id_of(run: &AutomationRunState) -> &str {
+pub(super) fn id_of(run: &AutomationRunState) -> &str {
     uri::automation_id(&run.automation).unwrap_or_default()
 }
 
@@ -180,8 +181,9 @@ impl Automations {
         let (automations, shared) = (self.clone(), shared.clone());
         tasks::spawn(async move {
             let automation = wake.run.automation.clone();
-            match automations.clone().send_wakes(shared, vec![wake], EventRecords::default()).await {
-                Ok(FiredOnce::Fired(Firing::Started(runs))) => {
+            let (wakes, records) = (vec![wake], EventRecords::default());
+            match automations.clone().send_wakes(shared, wakes, records, Woken::default()).await {
+                Ok(FiredOnce::Fired(Firing::Started { runs, .. })) => {
                     let _ = kept.send(runs.into_iter().next());
                 }
                 Ok(FiredOnce::Fired(Firing::Requested)) => drop(kept.send(None)),
@@ -207,10 +209,11 @@ impl Automations {
         shared: Arc<dyn SharedRuns>,
         wakes: Vec<Wake>,
         records: EventRecords,
+        mut woken: Woken,
     ) -> Result<FiredOnce, Thrown> {
         let EventRecords { once, log } = records;
         if wakes.is_empty() && once.is_none() && log.is_none() {
-            return Ok(FiredOnce::Fired(Firing::Started(Vec::new())));
+            return woken.firing().await.map(FiredOnce::Fired);
         }
         let names: Vec<String> = wakes.iter().map(|wake| wake.run.resource.clone()).collect();
         let runs = match wakes.is_empty() {
@@ -237,12 +240,14 @@ impl Automations {
             }
         };
         if wakes.is_empty() {
-            return Ok(FiredOnce::Recorded(Firing::Started(Vec::new())));
+            return woken.firing().await.map(FiredOnce::Recorded);
         }
-        let wait = |(key, wake)| self.await_decision(key, wake, &claimed);
-        let waits = stored.into_iter().zip(wakes).map(wait).collect();
-        Ok(FiredOnce::Fired(match tokio::time::timeout(DECISION, runs_of(waits)).await {
-            Ok(runs) => Firing::Started(runs?),
+        for (key, wake) in stored.into_iter().zip(wakes) {
+            let id = id_of(&wake.run).to_owned();
+            woken.add(&id, Ok(self.await_decision(key, wake, &claimed)));
+        }
+        Ok(FiredOnce::Fired(match tokio::time::timeout(DECISION, woken.firing()).await {
+            Ok(firing) => firing?,
             Err(_) => Firing::Requested,
         }))
     }
@@ -431,8 +436,8 @@ impl Automations {
         let automations = self.clone();
         tasks::spawn(async move {
             let outcome = match wait {
-                Some(wait) => wait.await,
-                None => Ok(None),
+                Ok(wait) => wait.await,
+                Err(_) => Ok(None),
             };
             match outcome {
                 Ok(run) => automations.decided(key, run, losses).await,
@@ -485,7 +490,7 @@ impl Automations {
         self: Arc<Self>,
         transactions: Arc<dyn RunTransactions>,
         group: Vec<Admitted>,
-        waits: Vec<StoredRunReceiver>,
+        woken: Woken,
         (once, log): (Once, Option<RecordOf>),
     ) -> Result<FiredOnce, Thrown> {
         let mut names: Vec<String> = Vec::new();
@@ -523,7 +528,7 @@ impl Automations {
         if !stored? {
             return Ok(FiredOnce::Repeated);
         }
-        runs_of(waits).await.map(|runs| FiredOnce::Recorded(Firing::Started(runs)))
+        woken.firing().await.map(FiredOnce::Recorded)
     }
 }
 

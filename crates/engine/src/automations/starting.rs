@@ -15,7 +15,7 @@ use ostler_protocol::{json, names, uri};
 use tracing::{Instrument, Span};
 
 use super::catalogue::{CatalogueEntry, none};
-use super::message::{RunPlace, opening};
+use super::message::{RunPlace, is_empty, opening};
 use super::order::Order;
 use super::{Automations, by_value};
 use crate::core::message::{RUN, message};
@@ -38,6 +38,9 @@ struct RunTurn<'a> {
 fn has_no_chat(session: &SessionEntry, why: &str) -> bool {
     session.is_gone() || why == SESSION_ENDED || why == NO_SUCH_CHAT
 }
+
+/// Why a run does not start whose message has nothing for the agent.
+const NO_MESSAGE: &str = "its message is empty: its placeholders have no values";
 
 /// Why a run cannot start whose session could not be read.
 fn unread(why: &Unknown) -> String {
@@ -89,6 +92,9 @@ impl Automations {
         self.may_start(entry.owner.as_deref())?;
         let definition = &entry.wire.definition;
         let settings = &entry.settings;
+        if self.has_no_message(&entry, run) {
+            return Err(NO_MESSAGE.to_owned());
+        }
         let order = Order::of_run(run).filter(|order| order.session && !settings.pinned);
         let continued = match &order {
             Some(order) => self.session_of_value(id, &entry, order).await?,
@@ -143,6 +149,15 @@ impl Automations {
             None => {}
         }
         self.say(&turn, &session, allowed).await
+    }
+
+    /// Whether the message of a run has neither text nor attachments.
+    pub(super) fn has_no_message(&self, entry: &CatalogueEntry, run: &AutomationRunState) -> bool {
+        let definition = &entry.wire.definition;
+        // It does not depend on which session it is.
+        let place =
+            RunPlace { run: Some(&run.resource), session: "session", links: &self.core.options.links };
+        definition.message.attachments.iter().flatten().next().is_none() && is_empty(definition, run, place)
     }
 
     /// Links a run with a session and begins its turn there.

@@ -13,6 +13,7 @@ use ostler_protocol::wire::state::{
 };
 use serde_json::Number;
 
+use super::unheard::DeclaredTriggers;
 use crate::automations::Automations;
 
 /// Decimal numbers with so many digits are floats with their value.
@@ -99,12 +100,15 @@ pub(super) struct Index {
     events: HashMap<String, HashMap<String, Waiters>>,
     /// The events and triggers of each automation.
     of: HashMap<String, Vec<((String, String), Arc<Waiting>)>>,
+    /// Every trigger, also of disabled automations.
+    declared: DeclaredTriggers,
 }
 
 impl Index {
     /// Replaces an automation's triggers, without those that no event can fire.
     pub fn set(&mut self, id: &str, definition: &AutomationDefinition, lacking: &[Lacking]) {
         self.remove(id);
+        self.declared.add(id, definition);
         if !definition.enabled {
             return;
         }
@@ -130,6 +134,7 @@ impl Index {
 
     /// Removes an automation's triggers.
     pub fn remove(&mut self, id: &str) {
+        self.declared.remove(id);
         for ((r#type, event), waiting) in self.of.remove(id).unwrap_or_default() {
             let Some(of_type) = self.events.get_mut(&r#type) else { continue };
             if let Some(waiters) = of_type.get_mut(&event) {
@@ -142,6 +147,11 @@ impl Index {
                 self.events.remove(&r#type);
             }
         }
+    }
+
+    /// Returns why an event fired none of the triggers that share a value with its data.
+    pub fn unheard(&self, r#type: &str, event: &str, data: &SentObject) -> Vec<String> {
+        self.declared.unheard(r#type, event, data)
     }
 
     /// Returns the fields of an event's data that decide which triggers match.
@@ -261,7 +271,12 @@ fn values_of(keys: &[String], of: &JsonObject) -> String {
 
 /// Whether a config matches data: every key that both have has the same value, compared as JSON.
 pub(super) fn matches(config: &JsonObject, data: SentFields<'_>) -> bool {
-    config.iter().all(|(key, wanted)| data.get(key).is_none_or(|given| same(wanted, given)))
+    config.iter().all(|(key, wanted)| same_field(key, wanted, data))
+}
+
+/// Whether the data have this value of a key, or do not have the key.
+pub(super) fn same_field(key: &str, wanted: &Value, data: SentFields<'_>) -> bool {
+    data.get(key).is_none_or(|given| same(wanted, given))
 }
 
 /// Whether a value of a config and a given one are equal as JSON, which does not distinguish `1` from `1.0`, nor different
@@ -298,7 +313,7 @@ fn is_as_written(number: &Number, exact: &Decimal) -> bool {
 
 /// Returns a text for an index, which is the same for values that are equal as JSON. It can be the same for others, too:
 /// numbers are rounded to floats.
-fn canonical(value: &Value) -> String {
+pub(super) fn canonical(value: &Value) -> String {
     match value {
         Value::Number(number) => {
             // `-0` is `0`.
@@ -399,6 +414,33 @@ mod tests {
     }
 
     #[test]
+    fn an_event_that_fires_nothing_is_told_why() {
+        let mut index = Index::default();
+        index.set("off", &definition(false, json!({ "endpoint": "deploy" })), &[]);
+        index.set("main", &definition(true, json!({ "endpoint": "deploy", "ref": "main", "n": 1 })), &[]);
+        index.set("other", &definition(true, json!({ "endpoint": "other" })), &[]);
+        let why =
+            |index: &Index, event: &str, data: Value| index.unheard("webhook", event, &object(data).into());
+        let data = json!({ "ref": "dev", "n": 1, "endpoint": "deploy" });
+        let disabled = "automation off: it is disabled; enable it with: ostler automation enable off";
+        assert_eq!(
+            why(&index, "call", data.clone()),
+            ["automation main: its trigger on requires another value of ref", disabled]
+        );
+        assert_eq!(
+            why(&index, "cal", data.clone()),
+            ["automation main: its trigger on does not name the event cal", disabled]
+        );
+        assert_eq!(why(&index, "call", json!({ "endpoint": "none" })), [""; 0]);
+        assert_eq!(index.unheard("else", "call", &object(data.clone()).into()), [""; 0]);
+        for at in 0..20 {
+            index.set(&format!("z{at}"), &definition(false, json!({ "endpoint": "deploy" })), &[]);
+        }
+        let many = why(&index, "call", data);
+        assert_eq!((many.len(), many.last().unwrap().as_str()), (9, "14 more automations"));
+    }
+
+    #[test]
     fn numbers_are_compared_by_value_and_exactly() {
         let woken_by = |config: Value, sent: &str| {
             let mut index = Index::default();
@@ -455,7 +497,8 @@ mod tests {
         for at in 0..10_000 {
             index.remove(&format!("a{at}"));
         }
-        assert!(index.events.is_empty() && index.of.is_empty(), "nothing is left behind");
+        let is_empty = index.events.is_empty() && index.of.is_empty() && index.declared.is_empty();
+        assert!(is_empty, "nothing is left behind");
     }
 
     proptest::proptest! {

@@ -62,7 +62,9 @@ async fn runs_of_a_value_follow_each_other_and_those_of_others_run_beside_them()
     kept.put("a", on_build(json!({ "overlap": "skip" })));
     let yard = Yard::new(&kept).await;
     for (repo, n) in [("x", 1), ("x", 2), ("y", 3), ("x", 4), ("y", 5)] {
-        let Firing::Started(runs) = fire(&yard, repo, n, false).await else { panic!("it was refused") };
+        let Firing::Started { runs, .. } = fire(&yard, repo, n, false).await else {
+            panic!("it was refused")
+        };
         assert_eq!(runs.len(), 1, "each event has its run");
     }
     assert_eq!(said(&yard), ["1", "3"]);
@@ -106,7 +108,7 @@ async fn a_field_of_a_long_text_orders_too() {
             }
         });
         assert!(
-            matches!(started.await.unwrap().unwrap().firing(), Some(Firing::Started(runs)) if runs.len() == 1)
+            matches!(started.await.unwrap().unwrap().firing(), Some(Firing::Started { runs, .. }) if runs.len() == 1)
         );
         settle().await;
     }
@@ -137,7 +139,9 @@ async fn a_long_text_is_read_while_the_run_of_another_one_is_stored() {
         tokio::task::yield_now().await;
     }
     let before = Instant::now();
-    assert!(matches!(fire_text(2).await.unwrap().firing(), Some(Firing::Started(runs)) if runs.len() == 1));
+    assert!(
+        matches!(fire_text(2).await.unwrap().firing(), Some(Firing::Started { runs, .. }) if runs.len() == 1)
+    );
     assert!(before.elapsed() < Duration::from_secs(1), "it waited for the store's timeout");
     assert!(!first.is_finished());
     stored.send(()).unwrap();
@@ -272,7 +276,11 @@ async fn switching_it_off_cancels_what_waits() {
     assert_eq!(yard.update("a", json!({ "enabled": false })).await, None);
     yard.end(0, 0).await;
     assert_eq!(statuses(&kept.runs_of("a")), ["completed", "cancelled", "cancelled"]);
-    assert_eq!(fire(&yard, "x", 4, false).await, Firing::Started(vec![]));
+    let disabled = "automation a: it is disabled; enable it with: ostler automation enable a";
+    assert_eq!(
+        fire(&yard, "x", 4, false).await,
+        Firing::Started { runs: vec![], unstarted: vec![disabled.to_owned()] }
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -287,7 +295,7 @@ async fn an_event_that_finds_no_room_is_refused_whole() {
             .fire_event("build".into(), "done".into(), data, routing(false), Default::default())
             .await
             .unwrap();
-        assert!(matches!(firing.firing(), Some(Firing::Started(runs)) if runs.len() == 1));
+        assert!(matches!(firing.firing(), Some(Firing::Started { runs, .. }) if runs.len() == 1));
     }
     kept.put("b", on_build(json!({ "hourlyCap": 5000 })));
     let definition = kept.definitions.lock().unwrap()["b"].definition.clone();
@@ -297,9 +305,9 @@ async fn an_event_that_finds_no_room_is_refused_whole() {
     assert_eq!(fire(&yard, "x", 1001, false).await, Firing::Full);
     assert_eq!(kept.runs_of("a").len(), 1001, "nothing is stored for it");
     assert_eq!(kept.runs_of("b").len(), 0, "nor for an automation that had room");
-    assert!(matches!(fire(&yard, "y", 1002, false).await, Firing::Started(runs) if runs.len() == 2));
+    assert!(matches!(fire(&yard, "y", 1002, false).await, Firing::Started { runs, .. } if runs.len() == 2));
     yard.end(0, 0).await;
-    assert!(matches!(fire(&yard, "x", 1003, false).await, Firing::Started(runs) if runs.len() == 2));
+    assert!(matches!(fire(&yard, "x", 1003, false).await, Firing::Started { runs, .. } if runs.len() == 2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -170,8 +170,7 @@ async fn an_event_with_an_id_starts_one_run_on_whatever_hosts_it_arrives() {
     town.kept.put("a", on_build(json!({ "overlap": "parallel" })));
     let hosts = [town.host("a").await, town.host("b").await];
     let fired = futures::join!(fire_once(&hosts[0], "x", 1), fire_once(&hosts[1], "x", 1));
-    let is_started =
-        |fired: &FiredOnce| matches!(fired, FiredOnce::Fired(Firing::Started(runs)) if runs.len() == 1);
+    let is_started = |fired: &FiredOnce| matches!(fired, FiredOnce::Fired(Firing::Started { runs, .. }) if runs.len() == 1);
     let started = [&fired.0, &fired.1].into_iter().filter(|fired| is_started(fired)).count();
     assert_eq!(started, 1, "{fired:?}");
     assert!(matches!(fired, (FiredOnce::Repeated, _) | (_, FiredOnce::Repeated)), "{fired:?}");
@@ -196,7 +195,7 @@ async fn an_event_without_an_id_is_logged_with_its_runs_where_hosts_share_them()
     let data = EventData::Fields(fields(json!({ "n": 1 })).into());
     let fired =
         builds.fire_event("build".into(), "done".into(), data, None, records("x", false)).await.unwrap();
-    assert!(matches!(&fired, FiredOnce::Fired(Firing::Started(runs)) if runs.len() == 1), "{fired:?}");
+    assert!(matches!(&fired, FiredOnce::Fired(Firing::Started { runs, .. }) if runs.len() == 1), "{fired:?}");
     let run = &town.kept.runs_of("a")[0]["resource"];
     assert_eq!(town.log(), [fields(json!({ "id": "x", "runs": [run] }))]);
     assert!(town.records().is_empty());
@@ -287,7 +286,7 @@ async fn ordered_events_of_two_hosts_run_in_their_order() {
             .fire_event("build".into(), "done".into(), data, routing, Default::default())
             .await
             .unwrap();
-        assert!(matches!(firing.firing(), Some(Firing::Started(runs)) if runs.len() == 1));
+        assert!(matches!(firing.firing(), Some(Firing::Started { runs, .. }) if runs.len() == 1));
         settle().await;
     }
     for turn in 0..4 {
@@ -315,7 +314,7 @@ async fn a_single_host_stores_the_runs_of_an_event_with_its_record() {
     town.kept.put("a", on_build(json!({})));
     let yard = town.only_host().await;
     assert!(
-        matches!(fire_once(&yard, "x", 1).await, FiredOnce::Recorded(Firing::Started(runs)) if runs.len() == 1)
+        matches!(fire_once(&yard, "x", 1).await, FiredOnce::Recorded(Firing::Started { runs, .. }) if runs.len() == 1)
     );
     assert_eq!((town.records().len(), statuses(&town.kept.runs_of("a"))), (1, vec!["running".to_owned()]));
     let waits = fire_once(&yard, "y", 2).await;
@@ -331,7 +330,7 @@ async fn a_single_host_stores_the_runs_of_an_event_with_its_record() {
     assert_eq!(fire_once(&yard, "x", 5).await, FiredOnce::Repeated, "and takes no place");
     assert_eq!(town.log().len(), 3, "nor an entry");
     assert!(
-        matches!(fire_once(&yard, "w", 6).await, FiredOnce::Recorded(Firing::Started(runs)) if runs.len() == 1)
+        matches!(fire_once(&yard, "w", 6).await, FiredOnce::Recorded(Firing::Started { runs, .. }) if runs.len() == 1)
     );
     assert_eq!(statuses(&town.kept.runs_of("a")), ["completed", "completed", "running"]);
 }

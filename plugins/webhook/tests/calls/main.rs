@@ -10,6 +10,7 @@ mod echo;
 mod endpoints;
 mod extras;
 mod filters;
+mod log;
 mod malformed;
 mod more_senders;
 mod not_stored;

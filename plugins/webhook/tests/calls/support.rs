@@ -263,10 +263,19 @@ impl World {
 
     /// The deliveries put down for an endpoint.
     pub async fn deliveries(&self, endpoint: &str, count: usize) -> Vec<Value> {
+        self.rows("deliveries", endpoint, count).await
+    }
+
+    /// The rejected calls of an endpoint in its log.
+    pub async fn refused(&self, endpoint: &str, count: usize) -> Vec<Value> {
+        self.rows("refused", endpoint, count).await
+    }
+
+    async fn rows(&self, kind: &str, endpoint: &str, count: usize) -> Vec<Value> {
         until(async || {
             let kept = self.kept("webhook-deliveries").await;
             let record = kept.iter().find(|record| record["id"] == endpoint)?;
-            let rows = record["deliveries"].as_array()?.clone();
+            let rows = record[kind].as_array()?.clone();
             (rows.len() >= count).then_some(rows)
         })
         .await
