@@ -207,7 +207,15 @@ impl Workspace {
             data: Func::new(move |(said,): (String,)| {
                 if let Some((workspace, open)) = both(&data) {
                     let now = workspace.core.clock.now().as_millisecond();
-                    let retitled = open.screen.lock().said(&workspace.core.fanout, &said, now);
+                    let (retitled, off) = {
+                        let mut screen = open.screen.lock();
+                        (screen.said(&workspace.core.fanout, &said, now), screen.off.take())
+                    };
+                    if let Some(why) = off {
+                        let uri = &open.uri;
+                        let log = &workspace.core.log;
+                        log.warn(format_args!("{uri}: its shell does not report its commands: {why}"));
+                    }
                     workspace.retitled(&open, retitled);
                 }
                 Ok(())

@@ -14,7 +14,7 @@ use ostler_protocol::wire::state::{
     TerminalContentPart, TerminalInfo, TerminalLifecycleState, TerminalState,
 };
 
-use super::marks::{Marks, Piece, plain};
+use super::marks::{Marks, Piece, plain, typed_line};
 use crate::core::envelope::Encoded;
 use crate::core::fanout::{Fanout, Origin, Outgoing, Stream, Subscriber};
 use crate::core::file_uris::file_uri;
@@ -24,6 +24,10 @@ use crate::core::titles::tidy_title;
 pub(super) const KEPT: usize = 200_000;
 /// The excess from which the oldest output is dropped, so that not every write moves all of it.
 const SLACK: usize = KEPT / 4;
+/// The maximum size of the text after a prompt that can be a line, in bytes.
+const TYPED_MAX: usize = 64 << 10;
+/// The maximum length of a shell's reason for reporting no commands, in characters.
+const REASON: usize = 200;
 /// The size of the stored output before the terminal is open, in bytes.
 const EARLY_MAX: usize = 4 * KEPT;
 
@@ -36,6 +40,8 @@ pub(super) struct Screen {
     held: usize,
     /// Parses marks, if it is a pseudoterminal.
     marks: Option<Marks>,
+    /// Why the shell does not report its commands, if it says so.
+    pub off: Off,
     /// Whether a user set the title, which processes cannot change then.
     pub named: bool,
     /// Whether clients may see it.
@@ -49,6 +55,30 @@ pub(super) struct Screen {
     /// Its subscribers, once clients can see it.
     pub stream: Option<Arc<Stream>>,
     commands: Commands,
+}
+
+/// Why a shell does not report its commands.
+#[derive(Debug, Default)]
+pub(super) enum Off {
+    #[default]
+    Unknown,
+    Said(String),
+    /// Once is enough: any program can write the mark.
+    Logged,
+}
+
+impl Off {
+    /// Returns a reason that is not logged yet.
+    pub fn take(&mut self) -> Option<String> {
+        match std::mem::replace(self, Self::Logged) {
+            Self::Said(why) => Some(why),
+            Self::Unknown => {
+                *self = Self::Unknown;
+                None
+            }
+            Self::Logged => None,
+        }
+    }
 }
 
 /// The current command of a shell.
@@ -70,6 +100,7 @@ impl Screen {
             state,
             held: 0,
             marks: None,
+            off: Off::default(),
             named: false,
             listed: false,
             early: String::new(),
@@ -250,7 +281,11 @@ impl Screen {
             return;
         }
         if let Some(typed) = &mut self.commands.typed {
-            typed.push_str(text);
+            if typed.len() + text.len() > TYPED_MAX {
+                self.commands.typed = None;
+            } else {
+                typed.push_str(text);
+            }
         }
         self.text(fanout, text);
     }
@@ -272,6 +307,11 @@ impl Screen {
             Piece::Executed(line) => self.begin(fanout, line, now),
             Piece::Finished(code) => self.finish(fanout, code, now),
             Piece::Cwd(cwd) => self.works_at(fanout, &cwd),
+            Piece::Off(why) => {
+                if let Off::Unknown = self.off {
+                    self.off = Off::Said(plain(&why).chars().take(REASON).collect());
+                }
+            }
         }
     }
 
@@ -284,7 +324,7 @@ impl Screen {
     }
 
     fn begin(&mut self, fanout: &Fanout, line: Option<String>, now: i64) {
-        let typed = self.commands.typed.take().map(|typed| plain(&typed));
+        let typed = self.commands.typed.take().and_then(|typed| typed_line(&typed));
         self.finish(fanout, None, now);
         let line = line.or(self.commands.line.take()).or(typed).unwrap_or_default();
         self.commands.count += 1;

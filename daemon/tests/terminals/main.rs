@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod shells;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::fs;
