@@ -3,6 +3,7 @@
 mod client;
 mod marks;
 mod of_session;
+mod past;
 mod screen;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -158,7 +159,11 @@ impl Workspace {
             size: watch::Sender::new((request.cols, request.rows)),
             uri: request.terminal.clone(),
             opener: asked.opener,
-            screen: Mutex::new(Screen::new(request.terminal.clone(), state_of(&request, asked.claim))),
+            screen: Mutex::new(Screen::new(
+                request.terminal.clone(),
+                state_of(&request, asked.claim),
+                self.core.budget.clone(),
+            )),
             handle: OnceLock::new(),
             lane: Mutex::new(None),
             waiting: AtomicUsize::new(0),
