@@ -13,7 +13,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ostler-protocol", &[]),
     ("ostler-contract-derive", &[]),
     ("ostler-contract", &["ostler-contract-derive", "ostler-protocol"]),
-    ("ostler-engine", &["ostler-contract", "ostler-protocol"]),
+    ("ostler-engine", &["ostler-contract", "ostler-protocol", "ostler-screen"]),
     ("ostler-ports", &["ostler-contract"]),
     ("ostler-js", &["ostler-contract", "ostler-net", "ostler-processes"]),
     ("ostler-loader", &["ostler-contract"]),
@@ -21,6 +21,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ostler-memory", &[]),
     ("ostler-net", &[]),
     ("ostler-processes", &[]),
+    ("ostler-screen", &[]),
     ("ostler-server", &["ostler-contract", "ostler-engine", "ostler-protocol"]),
     (
         "ostler-simulation",

@@ -7,9 +7,13 @@ if status is-interactive; and test (string split . -- $version)[1] -lt 4
             | string replace --all \a '\\x07' | string join '\\x0a'
     end
 
-    # Before a command: its line and the mark that it runs.
+    # Before a command: its line and the mark that it runs. A longer mark would not be taken for one.
     function __ostler_executes --on-event fish_preexec
-        printf '\e]633;E;%s\a\e]133;C\a' (__ostler_escape $argv | string collect)
+        set --local line (__ostler_escape $argv | string collect)
+        if test (string length -- "$line") -gt 16000
+            set line ''
+        end
+        printf '\e]633;E;%s\a\e]133;C\a' "$line"
     end
 
     # After a command: how it ended.
@@ -17,24 +21,8 @@ if status is-interactive; and test (string split . -- $version)[1] -lt 4
         printf '\e]133;D;%s\a' $status
     end
 
-    # Before the prompt: where the shell works.
+    # Before the prompt: that there is one, and where the shell works.
     function __ostler_prompts --on-event fish_prompt
-        printf '\e]7;file://%s%s\a' $hostname (string escape --style=url -- $PWD)
-    end
-
-    # The marks around the prompt.
-    functions --query fish_prompt; and functions --copy fish_prompt __ostler_user_prompt
-    function fish_prompt
-        set --local code $status
-        printf '\e]133;A\a'
-        if functions --query __ostler_user_prompt
-            __ostler_restore $code
-            __ostler_user_prompt
-        end
-        printf '\e]133;B\a'
-    end
-
-    function __ostler_restore
-        return $argv[1]
+        printf '\e]133;A\a\e]7;file://%s%s\a' "$hostname" (string escape --style=url -- "$PWD")
     end
 end

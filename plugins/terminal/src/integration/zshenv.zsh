@@ -12,6 +12,7 @@ if [[ -r ${ZDOTDIR-$HOME}/.zshenv ]]; then
     'builtin' 'source' "${ZDOTDIR-$HOME}/.zshenv"
 fi
 
+# Whatever the startup files set or lock, nothing here may print an error or change what the user's own commands see.
 if [[ -o interactive ]]; then
     __ostler_escape() {
         'builtin' 'emulate' -L zsh
@@ -22,33 +23,56 @@ if [[ -o interactive ]]; then
         REPLY=${text//$'\a'/\\x07}
     }
 
-    # Before a command: its line and the mark that it runs.
+    # Before a command: its line and the mark that it runs. Without a history, zsh has only the third form of the line.
     __ostler_preexec() {
         'builtin' 'emulate' -L zsh
+        'builtin' 'setopt' noxtrace noerrexit
         local REPLY
-        __ostler_escape "$1"
+        __ostler_escape "${1:-$3}"
+        # A longer mark would not be taken for one.
+        if (( ${#REPLY} > 16000 )); then
+            REPLY=
+        fi
         'builtin' 'print' -rn -- $'\e]633;E;'"$REPLY"$'\a\e]133;C\a'
-    }
+    } 2>/dev/null
 
-    # Before the prompt: how the command ended, where the shell works, and marks around a prompt that something may have
-    # set again.
+    # Before the prompt: how the command ended, that there is a prompt, and where the shell works.
     __ostler_precmd() {
         local code=$?
         'builtin' 'emulate' -L zsh
+        'builtin' 'setopt' noxtrace noerrexit
         local folder=${PWD//\%/%25}
         folder=${folder//$'\e'/%1B}
         folder=${folder//$'\a'/%07}
-        'builtin' 'print' -rn -- $'\e]133;D;'"$code"$'\a\e]7;file://'"$HOST$folder"$'\a'
-        if [[ $PS1 != *'133;A'* ]]; then
-            PS1=$'%{\e]133;A\a%}'"$PS1"$'%{\e]133;B\a%}'
-        fi
-        # Behind what the startup files added, so that it sees the prompt they set.
-        if [[ ${precmd_functions[-1]} != __ostler_precmd ]]; then
-            precmd_functions=(${precmd_functions:#__ostler_precmd} __ostler_precmd)
-        fi
-    }
+        'builtin' 'print' -rn -- $'\e]133;D;'"$code"$'\a\e]133;A\a\e]7;file://'"$HOST$folder"$'\a'
+    } 2>/dev/null
 
-    'builtin' 'typeset' -ga precmd_functions preexec_functions
-    precmd_functions+=(__ostler_precmd)
-    preexec_functions+=(__ostler_preexec)
+    # Before the first prompt, behind all startup files, which may set the lists anew or lock them.
+    __ostler_install() {
+        local code=$?
+        'builtin' 'emulate' -L zsh
+        'builtin' 'setopt' noxtrace noerrexit
+        # It sees every command of these functions, and often sets the title to it.
+        if [[ $('builtin' 'trap') == *DEBUG* ]]; then
+            'builtin' 'print' -rn -- $'\e]633;P;IntegrationOff=a DEBUG trap is set\a'
+            return 0
+        fi
+        if [[ ${(t)precmd_functions-} == *readonly* || ${(t)preexec_functions-} == *readonly* ]]; then
+            'builtin' 'print' -rn -- $'\e]633;P;IntegrationOff=precmd_functions or preexec_functions is read-only\a'
+            return 0
+        fi
+        'builtin' 'typeset' -ga precmd_functions preexec_functions
+        # First, so that it sees the status of the command.
+        precmd_functions=(__ostler_precmd $precmd_functions)
+        preexec_functions+=(__ostler_preexec)
+        # The functions of this prompt have run.
+        (exit $code)
+        __ostler_precmd
+    } 2>/dev/null
+
+    if 'builtin' 'zmodload' zsh/sched 2>/dev/null; then
+        sched +0 __ostler_install
+    else
+        'builtin' 'print' -rn -- $'\e]633;P;IntegrationOff=the module zsh/sched is missing\a'
+    fi
 fi

@@ -5,7 +5,7 @@ use ostler_protocol::uri::is_scheme;
 use percent_encoding::percent_decode_str;
 
 /// The maximum length of a mark; a longer one is text.
-const LONGEST: usize = 8192;
+const LONGEST: usize = 64 << 10;
 const OPEN: &str = "\u{1b}]";
 
 /// A part of a terminal's output.
@@ -27,6 +27,8 @@ pub(super) enum Piece {
     Cwd(String),
     /// The title of the terminal. The sequence stays in the text, for clients that render it.
     Title(String),
+    /// Why a shell with integration does not report its commands.
+    Off(String),
 }
 
 /// Parses output in parts; a mark can continue in the next write.
@@ -129,7 +131,11 @@ fn read_mark(body: &str) -> Option<Option<Piece>> {
             Some(Piece::Finished(said.split(';').next().and_then(|code| code.parse().ok())))
         }
         ("633", "E") => Some(Piece::Line(unescaped(said.split(';').next().unwrap_or_default()))),
-        ("633", "P") => said.strip_prefix("Cwd=").map(|cwd| Piece::Cwd(unescaped(cwd))),
+        ("633", "P") => match said.split_once('=') {
+            Some(("Cwd", cwd)) => Some(Piece::Cwd(unescaped(cwd))),
+            Some(("IntegrationOff", why)) => Some(Piece::Off(unescaped(why))),
+            _ => None,
+        },
         ("133" | "633", _) => None,
         _ => return None,
     })
@@ -184,7 +190,17 @@ fn hex_byte(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(digits, 16).ok()
 }
 
-/// Returns the typed text, without the escape sequences of a line editor.
+/// Returns the line that was typed after a prompt, if nothing but its characters was shown: whether a line editor has
+/// replaced some of them can be seen, but not by what.
+pub(super) fn typed_line(shown: &str) -> Option<String> {
+    const PASTE: [&str; 2] = ["\u{1b}[?2004h", "\u{1b}[?2004l"];
+    let [begins, ends] = PASTE;
+    let line = shown.strip_prefix(begins).unwrap_or(shown).trim_end_matches(['\r', '\n']);
+    let line = line.strip_suffix(ends).unwrap_or(line).trim_end_matches(['\r', '\n']);
+    (!line.chars().any(char::is_control)).then(|| line.trim().to_owned())
+}
+
+/// Returns text without escape sequences and control characters.
 pub(super) fn plain(text: &str) -> String {
     let mut shown = String::new();
     let mut characters = text.chars().peekable();
@@ -250,8 +266,28 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_editor_draws_is_no_part_of_the_line() {
-        assert_eq!(plain("lx\u{8}s \u{1b}[1m-l\u{1b}[0m\r\n"), "ls -l");
+    fn a_typed_line_is_known_unless_an_editor_changed_it() {
+        let rows = [
+            ("ls -l\r\n", Some("ls -l")),
+            ("\u{1b}[?2004hls\r\n\u{1b}[?2004l\r", Some("ls")),
+            ("é 日本\r\n", Some("é 日本")),
+            ("", Some("")),
+            // Ctrl-U, a corrected character, colours, a second line, a tab.
+            ("garbage\u{8}\u{8}\u{8}\u{1b}[Kecho hi\r\n", None),
+            ("lx\u{8}s\r\n", None),
+            ("\u{1b}[1mls\u{1b}[0m\r\n", None),
+            ("echo \"a\r\n> b\"\r\n", None),
+            ("a\tb\r\n", None),
+        ];
+        for (shown, line) in rows {
+            assert_eq!(typed_line(shown).as_deref(), line, "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn a_shell_can_say_why_it_reports_nothing() {
+        let said = "\u{1b}]633;P;IntegrationOff=PS0 is read-only\u{7}\u{1b}]633;P;Other=1\u{7}";
+        assert_eq!(Marks::default().read(said), [Piece::Off("PS0 is read-only".to_owned())]);
     }
 
     proptest! {

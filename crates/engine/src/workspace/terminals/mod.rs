@@ -3,6 +3,7 @@
 mod client;
 mod marks;
 mod of_session;
+mod past;
 mod screen;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -158,7 +159,11 @@ impl Workspace {
             size: watch::Sender::new((request.cols, request.rows)),
             uri: request.terminal.clone(),
             opener: asked.opener,
-            screen: Mutex::new(Screen::new(request.terminal.clone(), state_of(&request, asked.claim))),
+            screen: Mutex::new(Screen::new(
+                request.terminal.clone(),
+                state_of(&request, asked.claim),
+                self.core.budget.clone(),
+            )),
             handle: OnceLock::new(),
             lane: Mutex::new(None),
             waiting: AtomicUsize::new(0),
@@ -207,7 +212,15 @@ impl Workspace {
             data: Func::new(move |(said,): (String,)| {
                 if let Some((workspace, open)) = both(&data) {
                     let now = workspace.core.clock.now().as_millisecond();
-                    let retitled = open.screen.lock().said(&workspace.core.fanout, &said, now);
+                    let (retitled, off) = {
+                        let mut screen = open.screen.lock();
+                        (screen.said(&workspace.core.fanout, &said, now), screen.off.take())
+                    };
+                    if let Some(why) = off {
+                        let uri = &open.uri;
+                        let log = &workspace.core.log;
+                        log.warn(format_args!("{uri}: its shell does not report its commands: {why}"));
+                    }
                     workspace.retitled(&open, retitled);
                 }
                 Ok(())

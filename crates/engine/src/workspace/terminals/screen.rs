@@ -1,9 +1,11 @@
 //! The state of one terminal for subscribers: its stored output, and the actions that change it. Every change is
-//! reduced and published under one lock, so that a snapshot is always between two actions.
+//! reduced and published under one lock, so that a snapshot is always between two actions. Of a pseudoterminal's output
+//! that is no longer stored, [`Past`] has what it drew and switched on.
 
 use std::sync::Arc;
 
 use ahp::reducers::{ReduceOutcome, apply_action_to_terminal};
+use ostler_contract::Budget;
 use ostler_protocol::Version;
 use ostler_protocol::wire::actions::{
     StateAction, TerminalClaimedAction, TerminalClearedAction, TerminalCommandDetectionAvailableAction,
@@ -11,10 +13,12 @@ use ostler_protocol::wire::actions::{
     TerminalDataAction, TerminalExitedAction, TerminalResizedAction, TerminalTitleChangedAction,
 };
 use ostler_protocol::wire::state::{
-    TerminalContentPart, TerminalInfo, TerminalLifecycleState, TerminalState,
+    TerminalContentPart, TerminalInfo, TerminalLifecycleState, TerminalState, TerminalUnclassifiedPart,
 };
 
-use super::marks::{Marks, Piece, plain};
+use super::SIZE;
+use super::marks::{Marks, Piece, plain, typed_line};
+use super::past::Past;
 use crate::core::envelope::Encoded;
 use crate::core::fanout::{Fanout, Origin, Outgoing, Stream, Subscriber};
 use crate::core::file_uris::file_uri;
@@ -24,6 +28,13 @@ use crate::core::titles::tidy_title;
 pub(super) const KEPT: usize = 200_000;
 /// The excess from which the oldest output is dropped, so that not every write moves all of it.
 const SLACK: usize = KEPT / 4;
+/// The maximum number of stored parts, and the maximum size of the lines of stored commands, in characters.
+const MOST_PARTS: usize = 2000;
+const MOST_LINES: usize = 2 * KEPT;
+/// The maximum size of the text after a prompt that can be a line, in bytes.
+const TYPED_MAX: usize = 64 << 10;
+/// The maximum length of a shell's reason for reporting no commands, in characters.
+const REASON: usize = 200;
 /// The size of the stored output before the terminal is open, in bytes.
 const EARLY_MAX: usize = 4 * KEPT;
 
@@ -34,8 +45,14 @@ pub(super) struct Screen {
     pub state: TerminalState,
     /// The number of characters in the content.
     held: usize,
+    /// The number of characters of its command lines.
+    lines: usize,
+    /// The state before the content.
+    past: Past,
     /// Parses marks, if it is a pseudoterminal.
     marks: Option<Marks>,
+    /// Why the shell does not report its commands, if it says so.
+    pub off: Off,
     /// Whether a user set the title, which processes cannot change then.
     pub named: bool,
     /// Whether clients may see it.
@@ -51,6 +68,30 @@ pub(super) struct Screen {
     commands: Commands,
 }
 
+/// Why a shell does not report its commands.
+#[derive(Debug, Default)]
+pub(super) enum Off {
+    #[default]
+    Unknown,
+    Said(String),
+    /// Once is enough: any program can write the mark.
+    Logged,
+}
+
+impl Off {
+    /// Returns a reason that is not logged yet.
+    pub fn take(&mut self) -> Option<String> {
+        match std::mem::replace(self, Self::Logged) {
+            Self::Said(why) => Some(why),
+            Self::Unknown => {
+                *self = Self::Unknown;
+                None
+            }
+            Self::Logged => None,
+        }
+    }
+}
+
 /// The current command of a shell.
 #[derive(Debug, Default)]
 struct Commands {
@@ -64,12 +105,15 @@ struct Commands {
 }
 
 impl Screen {
-    pub fn new(uri: String, state: TerminalState) -> Self {
+    pub fn new(uri: String, state: TerminalState, budget: Budget) -> Self {
         Self {
             uri,
             state,
             held: 0,
+            lines: 0,
+            past: Past::new(budget),
             marks: None,
+            off: Off::default(),
             named: false,
             listed: false,
             early: String::new(),
@@ -84,6 +128,9 @@ impl Screen {
     pub fn list(&mut self, fanout: &Fanout, is_pty: bool, now: i64) {
         self.state.is_pty = Some(is_pty);
         self.marks = is_pty.then(Marks::default);
+        if !is_pty {
+            self.past.forget();
+        }
         self.listed = true;
         self.stream = Some(fanout.open_stream(&self.uri));
         let early = std::mem::take(&mut self.early);
@@ -120,17 +167,30 @@ impl Screen {
             return None;
         }
         self.trim(0);
-        let state = serde_json::to_string(&self.state).ok()?;
+        let state = match self.past.dump() {
+            None => serde_json::to_string(&self.state).ok()?,
+            Some(before) => {
+                let mut state = self.state.clone();
+                begin_with(&mut state.content, before);
+                serde_json::to_string(&state).ok()?
+            }
+        };
         Some((state, fanout.subscribe(&self.uri, subscriber)))
     }
 
     /// Reduces an action and sends it to subscribers; returns whether it changed anything.
     pub fn apply(&mut self, fanout: &Fanout, action: &StateAction, origin: Option<Origin>) -> bool {
-        if self.gone || apply_action_to_terminal(&mut self.state, action) != ReduceOutcome::Applied {
+        if self.gone {
             return false;
         }
         if let StateAction::TerminalCleared(_) = action {
-            self.held = 0;
+            self.clear();
+        }
+        if apply_action_to_terminal(&mut self.state, action) != ReduceOutcome::Applied {
+            return false;
+        }
+        if let StateAction::TerminalResized(_) = action {
+            self.past.resize(size_of(&self.state));
         }
         // A client waits for the echo of its action, while missed output is replaced by the state.
         if origin.is_some() {
@@ -162,6 +222,10 @@ impl Screen {
         let state = &self.state;
         let mut actions = vec![StateAction::TerminalCleared(TerminalClearedAction {})];
         let data = |data: &str| StateAction::TerminalData(TerminalDataAction { data: data.to_owned() });
+        // What the subscriber has seen can have switched on anything.
+        if state.is_pty == Some(true) {
+            actions.push(data(self.past.dump().as_deref().unwrap_or(ostler_screen::RESET)));
+        }
         for part in &state.content {
             match part {
                 TerminalContentPart::Unclassified(part) => actions.push(data(&part.value)),
@@ -217,8 +281,12 @@ impl Screen {
                 return false;
             }
             self.early.push_str(data);
-            let over = self.early.len().saturating_sub(EARLY_MAX);
-            self.early.drain(..self.early.ceil_char_boundary(over));
+            if self.early.len() > 2 * EARLY_MAX {
+                let over = self.early.ceil_char_boundary(self.early.len() - EARLY_MAX);
+                let least = self.early[..over].chars().count();
+                let (taken, _) = self.past.take(size_of(&self.state), &self.early, least);
+                self.early.drain(..taken);
+            }
             return false;
         }
         let Some(mut marks) = self.marks.take() else {
@@ -250,7 +318,11 @@ impl Screen {
             return;
         }
         if let Some(typed) = &mut self.commands.typed {
-            typed.push_str(text);
+            if typed.len() + text.len() > TYPED_MAX {
+                self.commands.typed = None;
+            } else {
+                typed.push_str(text);
+            }
         }
         self.text(fanout, text);
     }
@@ -272,6 +344,11 @@ impl Screen {
             Piece::Executed(line) => self.begin(fanout, line, now),
             Piece::Finished(code) => self.finish(fanout, code, now),
             Piece::Cwd(cwd) => self.works_at(fanout, &cwd),
+            Piece::Off(why) => {
+                if let Off::Unknown = self.off {
+                    self.off = Off::Said(plain(&why).chars().take(REASON).collect());
+                }
+            }
         }
     }
 
@@ -284,15 +361,17 @@ impl Screen {
     }
 
     fn begin(&mut self, fanout: &Fanout, line: Option<String>, now: i64) {
-        let typed = self.commands.typed.take().map(|typed| plain(&typed));
+        let typed = self.commands.typed.take().and_then(|typed| typed_line(&typed));
         self.finish(fanout, None, now);
         let line = line.or(self.commands.line.take()).or(typed).unwrap_or_default();
+        self.lines += line.chars().count();
         self.commands.count += 1;
         let id = self.commands.count.to_string();
         let executed =
             TerminalCommandExecutedAction { command_id: id.clone(), command_line: line, timestamp: now };
         self.commands.running = Some((id, now));
         self.apply(fanout, &StateAction::TerminalCommandExecuted(executed), None);
+        self.trim(SLACK);
     }
 
     fn finish(&mut self, fanout: &Fanout, exit_code: Option<i64>, now: i64) {
@@ -336,29 +415,84 @@ impl Screen {
         self.apply(fanout, &StateAction::TerminalExited(TerminalExitedAction { exit_code }), None)
     }
 
-    /// Drops the oldest output beyond the limit.
+    /// Drops the oldest output beyond the limits. That of a pseudoterminal is only cut between two sequences.
     fn trim(&mut self, slack: usize) {
-        if self.held <= KEPT + slack {
+        let has_room = self.held <= KEPT + slack && !self.has_too_many_parts();
+        if has_room && self.past.is_between() {
             return;
         }
-        let mut over = self.held - KEPT;
-        self.held = KEPT;
-        while let Some(first) = self.state.content.first_mut() {
-            let text = match first {
-                TerminalContentPart::Unclassified(part) => &mut part.value,
-                TerminalContentPart::Command(part) => &mut part.output,
-                TerminalContentPart::Unknown(_) => break,
-            };
-            match text.char_indices().nth(over) {
-                Some((at, _)) => {
-                    text.drain(..at);
-                    break;
-                }
-                None => {
-                    over -= text.chars().count();
-                    self.state.content.remove(0);
-                }
+        let is_pty = self.state.is_pty == Some(true);
+        while let Some(first) = self.state.content.first() {
+            let whole = self.has_too_many_parts();
+            let over = self.held.saturating_sub(KEPT);
+            if over == 0 && !whole && self.past.is_between() {
+                return;
             }
+            let text = text_of(first);
+            let least = if whole { usize::MAX } else { over };
+            let (bytes, characters) = match is_pty {
+                true => self.past.take(size_of(&self.state), text, least),
+                false => characters_of(text, least),
+            };
+            let is_all = bytes == text.len();
+            self.held -= characters;
+            // The output of a running command goes to its part, also if there is none yet.
+            if is_all && self.state.content.len() > 1 {
+                if let TerminalContentPart::Command(first) = self.state.content.remove(0) {
+                    self.lines -= first.command_line.chars().count();
+                }
+            } else {
+                match self.state.content.first_mut() {
+                    Some(TerminalContentPart::Unclassified(part)) => drop(part.value.drain(..bytes)),
+                    Some(TerminalContentPart::Command(part)) => drop(part.output.drain(..bytes)),
+                    _ => {}
+                }
+                return;
+            }
+        }
+    }
+
+    fn has_too_many_parts(&self) -> bool {
+        self.state.content.len() > MOST_PARTS || (self.lines > MOST_LINES && self.state.content.len() > 1)
+    }
+
+    /// Drops what is drawn. What was switched on stays.
+    fn clear(&mut self) {
+        if self.state.is_pty == Some(true) {
+            let size = size_of(&self.state);
+            for part in &self.state.content {
+                self.past.take(size, text_of(part), usize::MAX);
+            }
+            self.past.erase();
+        }
+        (self.held, self.lines) = (0, 0);
+    }
+}
+
+/// Returns the size of a terminal in columns and rows.
+fn size_of(state: &TerminalState) -> (u16, u16) {
+    let size = |size: Option<i64>, usual| size.and_then(|size| u16::try_from(size).ok()).unwrap_or(usual);
+    (size(state.cols, SIZE.0), size(state.rows, SIZE.1))
+}
+
+/// Returns the length of the first characters of a text in bytes, and their number.
+fn characters_of(text: &str, count: usize) -> (usize, usize) {
+    match text.char_indices().nth(count) {
+        Some((at, _)) => (at, count),
+        None => (text.len(), text.chars().count()),
+    }
+}
+
+/// Puts text before a content.
+fn begin_with(content: &mut Vec<TerminalContentPart>, mut before: String) {
+    match content.first_mut() {
+        Some(TerminalContentPart::Unclassified(first)) => {
+            before.push_str(&first.value);
+            first.value = before;
+        }
+        _ => {
+            let part = TerminalUnclassifiedPart { value: before };
+            content.insert(0, TerminalContentPart::Unclassified(part));
         }
     }
 }

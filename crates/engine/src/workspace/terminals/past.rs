@@ -1,0 +1,76 @@
+//! What output that is no longer stored drew and switched on: the state of the terminal where the stored output begins.
+
+use ostler_contract::{Budget, Charge};
+use ostler_screen::Model;
+
+/// The size of the model of a terminal for which the budget has no room.
+const SMALL: (u16, u16) = (80, 24);
+
+/// The state of a terminal before its stored output.
+#[derive(Debug)]
+pub(super) struct Past {
+    budget: Budget,
+    /// None before some output is dropped, with the charge for its memory.
+    model: Option<(Model, Charge)>,
+}
+
+impl Past {
+    pub fn new(budget: Budget) -> Self {
+        Self { budget, model: None }
+    }
+
+    /// Takes output from the beginning of a text: at least this number of characters, and on to the end of the sequence
+    /// that they end in. Returns how many bytes and how many characters it took.
+    pub fn take(&mut self, size: (u16, u16), text: &str, least: usize) -> (usize, usize) {
+        if self.model.is_none() {
+            self.model = Self::model(&self.budget, size);
+        }
+        match &mut self.model {
+            Some((model, _)) => model.take(text, least),
+            None => (text.len(), text.chars().count()),
+        }
+    }
+
+    /// Returns a new model. A terminal is modelled in any case, so that its modes are known.
+    fn model(budget: &Budget, (cols, rows): (u16, u16)) -> Option<(Model, Charge)> {
+        let (cols, rows, charge) = match budget.try_take(Model::memory(cols, rows)) {
+            Some(charge) => (cols, rows, charge),
+            None => (SMALL.0, SMALL.1, budget.take_anyway(Model::memory(SMALL.0, SMALL.1))),
+        };
+        Some((Model::new(cols, rows)?, charge))
+    }
+
+    /// Returns whether the output so far ends between two sequences.
+    pub fn is_between(&self) -> bool {
+        self.model.as_ref().is_none_or(|(model, _)| model.is_between())
+    }
+
+    /// Changes the size, if the budget has room for it.
+    pub fn resize(&mut self, (cols, rows): (u16, u16)) {
+        let Some((model, charge)) = &mut self.model else { return };
+        if let Some(new) = self.budget.try_take(Model::memory(cols, rows)) {
+            model.resize(cols, rows);
+            *charge = new;
+        }
+    }
+
+    /// Drops what is drawn, and the model if nothing else is left.
+    pub fn erase(&mut self) {
+        if let Some((model, _)) = &mut self.model {
+            model.erase();
+            if model.is_new() {
+                self.model = None;
+            }
+        }
+    }
+
+    /// Drops all.
+    pub fn forget(&mut self) {
+        self.model = None;
+    }
+
+    /// Returns the sequences that bring a terminal from any state to this one.
+    pub fn dump(&self) -> Option<String> {
+        self.model.as_ref().map(|(model, _)| model.dump())
+    }
+}
