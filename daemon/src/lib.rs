@@ -36,6 +36,7 @@ pub mod metrics;
 pub mod migrate;
 pub mod notify;
 mod otlp;
+mod pending;
 pub mod place;
 pub mod plugin_check;
 pub mod plugin_new;

@@ -180,9 +180,8 @@ pub async fn run(
                 http_address = Some(http.address());
                 let names = HostNames::of(http.address());
                 settings.named_by().for_each(|url| names.announce(url));
-                let api = api::mount(control.clone(), names, token.clone());
                 let mut api_mounts = api::probes(&control);
-                api_mounts.push(api);
+                api_mounts.extend(api::mounts(&control, names, token.clone()));
                 tokio::spawn(Server::new(api_mounts).serve(http, stopped.clone()));
                 if settings.console {
                     mounts.extend(page);

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::wire::common::StringOrMarkdown;
 use ostler_protocol::wire::state::{
-    ChatInputQuestion, ConfirmationOptionKind, SessionInputRequest, SessionState, ToolCallConfirmationState,
-    ToolInput,
+    ChatInputQuestion, ChatInputRequest, ConfirmationOptionKind, SessionInputRequest, SessionState,
+    ToolCallConfirmationState, ToolCallPendingConfirmationState, ToolInput,
 };
 use ring::digest::{SHA256, digest};
 
@@ -102,7 +102,8 @@ pub struct Questions {
 /// One question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    id: String,
+    /// Its id.
+    pub id: String,
     /// Its title.
     pub title: Option<String>,
     /// The text of the question.
@@ -192,34 +193,11 @@ impl Request {
                 let ToolCallConfirmationState::PendingConfirmation(call) = &asked.tool_call else {
                     return None;
                 };
-                let files = call.edits.as_ref().and_then(|edits| serde_json::to_value(edits).ok());
-                let options = call.options.iter().flatten().map(|option| Choice {
-                    id: option.id.clone(),
-                    label: option.label.clone(),
-                    description: None,
-                    favoured: option.kind != ConfirmationOptionKind::Deny,
-                });
-                let approval = Approval {
-                    turn: asked.turn_id.clone(),
-                    call: call.tool_call_id.clone(),
-                    tool: call.display_name.clone(),
-                    title: call.confirmation_title.as_ref().map(plain),
-                    message: plain(&call.invocation_message),
-                    intention: call.intention.clone(),
-                    input: call.tool_input.as_ref().map(input),
-                    files: files.as_ref().map(file_names).unwrap_or_default(),
-                    options: options.collect(),
-                };
+                let approval = Approval::of(&asked.turn_id, call);
                 (&asked.id, &asked.chat, Asks::Approval(approval))
             }
             SessionInputRequest::ChatInput(asked) => {
-                let questions = asked.request.questions.iter().flatten().filter_map(question);
-                let questions = Questions {
-                    request: asked.request.id.clone(),
-                    message: asked.request.message.clone(),
-                    url: asked.request.url.clone(),
-                    questions: questions.collect(),
-                };
+                let questions = Questions::of(&asked.request);
                 (&asked.id, &asked.chat, Asks::Questions(questions))
             }
             SessionInputRequest::ToolAuthentication(asked) => {
@@ -231,6 +209,16 @@ impl Request {
             SessionInputRequest::Unknown(_) => return None,
         };
         Some(Self { id: id.clone(), chat: chat.clone(), asks, digest })
+    }
+
+    /// Returns whether an id names the request: its own, or that of its call or of its questions.
+    pub fn is_named(&self, id: &str) -> bool {
+        self.id == id
+            || match &self.asks {
+                Asks::Approval(approval) => approval.call == id,
+                Asks::Questions(questions) => questions.request == id,
+                Asks::Elsewhere(_) => false,
+            }
     }
 
     /// Returns the kind of the request, one of [`KINDS`].
@@ -277,6 +265,28 @@ impl Request {
 }
 
 impl Approval {
+    /// Reads a pending call of a turn.
+    pub fn of(turn: &str, call: &ToolCallPendingConfirmationState) -> Self {
+        let files = call.edits.as_ref().and_then(|edits| serde_json::to_value(edits).ok());
+        let options = call.options.iter().flatten().map(|option| Choice {
+            id: option.id.clone(),
+            label: option.label.clone(),
+            description: None,
+            favoured: option.kind != ConfirmationOptionKind::Deny,
+        });
+        Self {
+            turn: turn.to_owned(),
+            call: call.tool_call_id.clone(),
+            tool: call.display_name.clone(),
+            title: call.confirmation_title.as_ref().map(plain),
+            message: plain(&call.invocation_message),
+            intention: call.intention.clone(),
+            input: call.tool_input.as_ref().map(input),
+            files: files.as_ref().map(file_names).unwrap_or_default(),
+            options: options.collect(),
+        }
+    }
+
     fn action(&self, answer: &str) -> Result<Value, String> {
         let option = answer.strip_prefix("option:");
         let option = match option {
@@ -309,6 +319,16 @@ impl Approval {
 }
 
 impl Questions {
+    /// Reads a request for answers.
+    pub fn of(request: &ChatInputRequest) -> Self {
+        Self {
+            request: request.id.clone(),
+            message: request.message.clone(),
+            url: request.url.clone(),
+            questions: request.questions.iter().flatten().filter_map(question).collect(),
+        }
+    }
+
     fn action(&self, answer: &str, form: &Form) -> Result<Value, String> {
         let mut action = json!({ "type": "chat/inputCompleted", "requestId": self.request });
         match answer {
