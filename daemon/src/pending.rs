@@ -279,21 +279,26 @@ fn only(answer: String) -> Form {
 
 /// The form of an approval or a rejection.
 fn chosen(approval: &Approval, option: Option<&str>, approves: bool) -> Result<Form, Exit> {
-    let Some(id) = option else { return Ok(only(if approves { "approve" } else { "deny" }.to_owned())) };
+    let offered = || {
+        let offered = approval.options.iter().filter(|option| option.favoured == approves);
+        offered.map(|option| option.id.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let Some(id) = option else {
+        return match approves && approval.needs_option {
+            true => Err(Exit::usage(format!("only an option approves this call; use one of {}", offered()))),
+            false => Ok(only(if approves { "approve" } else { "deny" }.to_owned())),
+        };
+    };
     match approval.options.iter().find(|option| option.id == id) {
         Some(option) if option.favoured == approves => Ok(only(option_answer(id))),
         Some(_) => Err(Exit::usage(match approves {
             true => format!("the option {id} rejects the call"),
             false => format!("the option {id} approves the call"),
         })),
-        None => {
-            let offered = approval.options.iter().filter(|option| option.favoured == approves);
-            let offered: Vec<&str> = offered.map(|option| option.id.as_str()).collect();
-            Err(Exit::usage(match offered.is_empty() {
-                true => format!("{id} is not an option of this call; leave it out"),
-                false => format!("{id} is not an option of this call; use one of {}", offered.join(", ")),
-            }))
-        }
+        None => Err(Exit::usage(match offered() {
+            none if none.is_empty() => format!("{id} is not an option of this call; leave it out"),
+            offered => format!("{id} is not an option of this call; use one of {offered}"),
+        })),
     }
 }
 
@@ -632,6 +637,13 @@ mod tests {
             (&rejected.action["selectedOptionId"], &rejected.action["approved"]),
             (&json!("never"), &json!(false))
         );
+        let mut needed = requests[0].clone();
+        if let Asks::Approval(approval) = &mut needed.asks {
+            approval.needs_option = true;
+        }
+        let why = approve(None, None).action("s", std::slice::from_ref(&needed)).unwrap_err();
+        assert_eq!(why, Exit::usage("only an option approves this call; use one of always"));
+        assert!(reject("c1", None).action("s", &[needed]).is_ok());
         let declined = reject("i1", None).action("s", &requests).unwrap();
         assert_eq!(
             (&declined.action["response"], &*declined.answered.answer),

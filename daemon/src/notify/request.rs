@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use ostler_contract::{JsonObject, Value, json};
+use ostler_protocol::names;
 use ostler_protocol::wire::common::StringOrMarkdown;
 use ostler_protocol::wire::state::{
     ChatInputQuestion, ChatInputRequest, ConfirmationOptionKind, SessionInputRequest, SessionState,
@@ -72,6 +73,8 @@ pub struct Approval {
     pub files: Vec<String>,
     /// The options; without any, the call is approved or denied.
     pub options: Vec<Choice>,
+    /// Whether only an option approves the call.
+    pub needs_option: bool,
 }
 
 /// An option to choose.
@@ -284,6 +287,11 @@ impl Approval {
             input: call.tool_input.as_ref().map(input),
             files: files.as_ref().map(file_names).unwrap_or_default(),
             options: options.collect(),
+            needs_option: call
+                .meta
+                .as_ref()
+                .and_then(|meta| meta.get(&names::meta_key("optionNeeded")))
+                .is_some_and(|needed| *needed == true),
         }
     }
 
