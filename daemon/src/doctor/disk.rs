@@ -264,7 +264,7 @@ async fn free(what: &'static str, address: SocketAddr) -> Check {
         Ok(_) => Check::ok(what, format!("{address} is free")),
         Err(error) => {
             let AddressProblem { found, fix } = AddressProblem::of(address, &error);
-            Check::error(what, format!("cannot listen {found}"), fix)
+            Check::error(what, format!("cannot listen on {found}"), fix)
         }
     }
 }
