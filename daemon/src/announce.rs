@@ -62,7 +62,49 @@ pub fn block(
     if let Some(file) = &settings.wire {
         lines.push(format!("wire to {}", file.display()));
     }
-    lines.extend(composed.skipped.iter().map(|line| format!("skipped: {line}")));
+    lines.extend(composed.skipped.iter().map(|line| skipped(line)));
     lines.extend(said.iter().cloned());
     lines.iter().map(|line| format!("{}\n", one_line(line))).collect()
+}
+
+/// Begins the line of a dropped item that does not say itself that a plugin was skipped.
+const SKIPPED: &str = "skipped: ";
+
+/// Returns a skipped item as a line: that of a plugin which was skipped says so itself.
+pub fn skipped(line: &str) -> String {
+    match says_skipped(line) {
+        true => line.to_owned(),
+        false => format!("{SKIPPED}{line}"),
+    }
+}
+
+/// Returns the item of a line that [`skipped`] made; `None` for other lines.
+pub fn skipped_of(line: &str) -> Option<&str> {
+    line.strip_prefix(SKIPPED).or_else(|| says_skipped(line).then_some(line))
+}
+
+/// Returns whether a line is `plugin <id> skipped: …`.
+fn says_skipped(line: &str) -> bool {
+    let rest = line.strip_prefix("plugin ").and_then(|rest| rest.split_once(' '));
+    rest.is_some_and(|(_, rest)| rest.starts_with(SKIPPED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skipped_item_is_said_to_be_skipped_once_and_found_again() {
+        for (line, shown) in [
+            ("plugin a skipped: its name is not a slug", "plugin a skipped: its name is not a slug"),
+            ("plugin a failed in 3 ms: no", "skipped: plugin a failed in 3 ms: no"),
+            ("record b is skipped: no", "skipped: record b is skipped: no"),
+            ("plugin", "skipped: plugin"),
+        ] {
+            assert_eq!(skipped(line), shown);
+            assert_eq!(skipped_of(shown), Some(line));
+        }
+        assert_eq!(skipped_of("plugins a, b"), None);
+        assert_eq!(skipped_of("plugin a loading"), None);
+    }
 }

@@ -82,10 +82,10 @@ enum Command {
     /// Check rules that notify users of requests for input
     #[command(subcommand)]
     Notify(verbs::NotifyVerb),
-    /// List, show, run, enable and disable automations
+    /// List, show, run, enable, disable and remove automations
     #[command(subcommand)]
     Automation(verbs::AutomationVerb),
-    /// List, show and follow sessions and send messages
+    /// List, show and follow sessions, send messages and answer requests
     #[command(subcommand)]
     Session(verbs::SessionVerb),
     /// Show and manage the hosts that share a database

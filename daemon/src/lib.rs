@@ -1,6 +1,7 @@
 //! The daemon: its composition and its command line. The only crate that depends on all others.
 
 pub mod acp;
+mod address_problem;
 pub mod announce;
 pub mod answer;
 pub mod api;
@@ -35,6 +36,7 @@ pub mod metrics;
 pub mod migrate;
 pub mod notify;
 mod otlp;
+mod pending;
 pub mod place;
 pub mod plugin_check;
 pub mod plugin_new;

@@ -1,16 +1,17 @@
 //! The metrics of the daemon, for `GET /api/metrics`. Durations of commands, turns and runs are taken from their spans;
 //! the contract measures calls of plugins' functions; sizes are read at each request.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::{self, Debug};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use ostler_contract::call::PLUGIN_CALL;
+use ostler_contract::call::{ENDPOINT_CALL, PLUGIN_CALL};
 use ostler_contract::problems::ProblemKind;
 use ostler_engine::Host;
 use ostler_js::Engine;
+use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -30,6 +31,11 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 
 /// The upper bounds of durations, in seconds.
 const BUCKETS: [f64; 12] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 300.0];
+
+/// The label with an endpoint of webhooks.
+const ENDPOINT: &str = "endpoint";
+/// How many endpoints are measured by their ids; the others together, as `other`. Endpoints come and go while a daemon runs.
+const MOST_ENDPOINTS: usize = 500;
 
 type Labels = Vec<(&'static str, String)>;
 type Durations = Family<Labels, Histogram, fn() -> Histogram>;
@@ -63,6 +69,12 @@ const KINDS: &[Kind] = &[
         labels: &["provider", "outcome"],
     },
     Kind {
+        target: ENDPOINT_CALL,
+        name: "ostler_webhook_call_duration",
+        help: "Time from a call of a webhook endpoint to its answer",
+        labels: &[ENDPOINT, "status"],
+    },
+    Kind {
         target: "ostler::run",
         name: "ostler_run_duration",
         help: "Time from the start of an automation's run to its end",
@@ -72,14 +84,17 @@ const KINDS: &[Kind] = &[
 
 /// The measurements.
 #[derive(Clone)]
-pub struct Metrics(Arc<BTreeMap<&'static str, Durations>>);
+pub struct Metrics(Arc<BTreeMap<&'static str, Durations>>, Arc<Mutex<HashSet<String>>>);
 
 impl Default for Metrics {
     fn default() -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(BUCKETS);
-        Self(Arc::new(
-            KINDS.iter().map(|kind| (kind.target, Family::new_with_constructor(histogram))).collect(),
-        ))
+        Self(
+            Arc::new(
+                KINDS.iter().map(|kind| (kind.target, Family::new_with_constructor(histogram))).collect(),
+            ),
+            Arc::default(),
+        )
     }
 }
 
@@ -90,6 +105,18 @@ impl Debug for Metrics {
 }
 
 impl Metrics {
+    /// Replaces the id of an endpoint beyond those that are measured.
+    fn bound(&self, endpoint: &mut String) {
+        let mut known = self.1.lock();
+        if known.contains(endpoint) {
+            return;
+        }
+        match known.len() < MOST_ENDPOINTS {
+            true => drop(known.insert(endpoint.clone())),
+            false => "other".clone_into(endpoint),
+        }
+    }
+
     /// Takes the durations of calls of plugins' functions.
     pub fn measure_calls(&self) {
         let metrics = self.clone();
@@ -268,6 +295,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Measure {
         // A request with an unknown method has none; only its failure is recorded.
         for (label, value) in labels.iter_mut().filter(|(_, value)| value.is_empty()) {
             *value = if *label == "outcome" { "ok" } else { "unknown" }.to_owned();
+        }
+        if let Some((_, endpoint)) = labels.iter_mut().find(|(label, _)| *label == ENDPOINT) {
+            self.0.bound(endpoint);
         }
         durations.get_or_create(&labels).observe(began.elapsed().as_secs_f64());
     }

@@ -56,7 +56,7 @@ pub struct Registered {
 /// A problem of the plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The line that a start prints.
+    /// The line that a start prints, and what to do in a check.
     pub line: String,
     /// `<file>:<line>:<column>` in the plugin's source.
     pub at: Option<String>,
@@ -155,7 +155,8 @@ impl PluginCheck {
                 }
                 _ => thrown_at(&line, &said, file.as_deref()),
             };
-            refused.push(Refused { line, at });
+            let advice = self.advice(problem);
+            refused.push(Refused { line: format!("{line}{advice}"), at });
         }
         let kept = |call: &Registered| call.method != "problem" && !lost.contains(call);
         let mut checked = Checked {
@@ -174,6 +175,25 @@ impl PluginCheck {
         checked.uncaught = std::mem::take(&mut *lines.uncaught.lock());
         checked.loading = std::mem::take(&mut *lines.loading.lock());
         Ok(checked)
+    }
+
+    /// What to do about a problem in a check; empty where the problem says it.
+    fn advice(&self, problem: &Problem) -> String {
+        match problem {
+            Problem::NotInstalled { name, hint, .. }
+                if hint.is_empty() && self.working_dir.join(name).exists() =>
+            {
+                format!(" Did you mean ./{name}?")
+            }
+            Problem::Option { path, .. } => {
+                let key = path.trim_start_matches('.');
+                match key.is_empty() || key.contains('[') {
+                    true => "; set options with --option <key>=<value>".to_owned(),
+                    false => format!("; set it with --option {key}=<value>"),
+                }
+            }
+            _ => String::new(),
+        }
     }
 
     /// Runs the tests beside the plugin's file.

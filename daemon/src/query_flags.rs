@@ -52,6 +52,12 @@ fn argument(name: &'static str, node: &'static Value) -> Arg {
         None => Vec::new(),
     };
     let arg = match choices.is_empty() {
+        // Without a value it is what its name says.
+        false if node["type"] == "boolean" => arg
+            .value_name("VALUE")
+            .value_parser(PossibleValuesParser::new(choices))
+            .num_args(0..=1)
+            .default_missing_value("true"),
         false => arg.value_name("VALUE").value_parser(PossibleValuesParser::new(choices)),
         true => {
             let shown = match (node["type"].as_str(), node["format"].as_str()) {

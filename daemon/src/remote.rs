@@ -34,6 +34,7 @@ pub const OVER_PROTOCOL: &[&str] = &[
     "automation run",
     "automation enable",
     "automation disable",
+    "automation rm",
     "session send",
     "session follow",
     "session dispose",

@@ -14,6 +14,7 @@ use ostler_server::{HostNames, Listener, Server, Token, no_plugin_routes, plugin
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::address_problem::AddressProblem;
 use crate::announce::{self, Listens};
 use crate::api;
 use crate::backends::Backends;
@@ -180,9 +181,8 @@ pub async fn run(
                 http_address = Some(http.address());
                 let names = HostNames::of(http.address());
                 settings.named_by().for_each(|url| names.announce(url));
-                let api = api::mount(control.clone(), names, token.clone());
                 let mut api_mounts = api::probes(&control);
-                api_mounts.push(api);
+                api_mounts.extend(api::mounts(&control, names, token.clone()));
                 tokio::spawn(Server::new(api_mounts).serve(http, stopped.clone()));
                 if settings.console {
                     mounts.extend(page);
@@ -394,9 +394,10 @@ async fn bind(address: SocketAddr, kept: Option<u16>) -> Result<Listener, Exit> 
     {
         return Ok(listener);
     }
-    Listener::bind(address)
-        .await
-        .map_err(|error| Exit::machine(format!("Could not listen on {address}: {error}")))
+    Listener::bind(address).await.map_err(|error| {
+        let AddressProblem { found, fix } = AddressProblem::of(address, &error);
+        Exit::machine(format!("Could not listen on {found}; {fix}"))
+    })
 }
 
 /// Follows the files that users edit, if the options of the stores say so.
@@ -419,8 +420,11 @@ fn require_backend(composed: &Composed) -> Result<(), Exit> {
     if composed.host.core.listed_agents().next().is_some() {
         return Ok(());
     }
-    let mut why =
-        composed.skipped.iter().map(|line| format!("skipped: {}\n", log::one_line(line))).collect::<String>();
+    let mut why = composed
+        .skipped
+        .iter()
+        .map(|line| format!("{}\n", announce::skipped(&log::one_line(line))))
+        .collect::<String>();
     why.push_str("No backend is loaded, so this host could serve nothing. ");
     let off = composed.plugins.iter().filter(|plugin| plugin.state == State::Off);
     let off: Vec<&str> = off.map(|plugin| plugin.id.as_deref().unwrap_or(&plugin.spec)).collect();

@@ -175,6 +175,11 @@ pub struct Passed {
     listeners: Vec<(Place, std::net::TcpListener)>,
 }
 
+/// The name of the listener for the protocol.
+const MAIN: &str = "main";
+/// What a service manager that names no descriptors is taken to have said.
+const UNNAMED: &str = "unknown";
+
 /// The purpose of a passed listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
@@ -187,13 +192,15 @@ pub enum Place {
 }
 
 impl Place {
-    /// Returns the purpose of a name in `LISTEN_FDNAMES`. systemd names a descriptor after its socket unit unless
-    /// `FileDescriptorName=` is set.
-    fn of(name: &str) -> Self {
+    /// Returns the purpose of a name in `LISTEN_FDNAMES`; `None` for an unknown one. systemd names a descriptor after its
+    /// socket unit unless `FileDescriptorName=` is set.
+    fn of(name: &str) -> Option<Self> {
         match name {
-            "routes" => Self::Routes,
-            "http" => Self::Http,
-            _ => Self::Main,
+            "routes" => Some(Self::Routes),
+            "http" => Some(Self::Http),
+            MAIN | UNNAMED => Some(Self::Main),
+            unit if unit.ends_with(".socket") => Some(Self::Main),
+            _ => None,
         }
     }
 }
@@ -209,8 +216,8 @@ impl Passed {
         let mut names = names.split(':');
         let mut listeners: Vec<(Place, std::net::TcpListener)> = Vec::new();
         for at in 0..passed.len() {
-            let name = names.next().filter(|name| !name.is_empty()).unwrap_or("unknown");
-            let (number, place) = (at + 3, Place::of(name));
+            let name = names.next().filter(|name| !name.is_empty()).unwrap_or(UNNAMED);
+            let number = at + 3;
             let not_one = |why: String| {
                 Exit::usage(format!(
                     "descriptor {number} ({name}) from the service manager is not a listening TCP socket: {why}; set \
@@ -225,6 +232,12 @@ impl Passed {
             if !is_listening(&listener) {
                 return Err(not_one("it does not listen".to_owned()));
             }
+            let place = Place::of(name).ok_or_else(|| {
+                Exit::usage(format!(
+                    "descriptor {number} from the service manager has the unknown name {name}; set FileDescriptorName to \
+                     routes, http or {MAIN} in its socket unit, or leave it out for the protocol"
+                ))
+            })?;
             if listeners.iter().any(|(other, _)| *other == place) {
                 return Err(Exit::usage(format!(
                     "the service manager passed two sockets for one listener (the second is descriptor {number}, {name}); \

@@ -106,6 +106,40 @@ impl Signals {
     }
 }
 
+/// The interrupts from the keyboard since its creation. None, if the process was started to ignore them.
+pub struct Interrupts {
+    #[cfg(unix)]
+    system: Option<tokio::signal::unix::Signal>,
+}
+
+impl Interrupts {
+    /// Begins to receive them.
+    pub fn listen() -> Self {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let kind = SignalKind::interrupt();
+            let system = if ignores(kind) { None } else { signal(kind).ok() };
+            Self { system }
+        }
+        #[cfg(not(unix))]
+        Self {}
+    }
+
+    /// Resolves at the next one.
+    pub async fn next(&mut self) {
+        #[cfg(unix)]
+        match &mut self.system {
+            Some(system) => {
+                system.recv().await;
+            }
+            None => std::future::pending().await,
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}
+
 /// Waits for a signal that ends a command, and returns the exit code that a shell expects then. It ignores the signals
 /// that the process was started to ignore, as `nohup` and shells do for background jobs.
 pub async fn termination() -> u8 {
@@ -152,10 +186,10 @@ async fn ignore_keyboard() -> u8 {
 /// receive it.
 #[cfg(unix)]
 async fn received(kind: tokio::signal::unix::SignalKind) -> u8 {
-    let number = kind.as_raw_value();
-    if ignored_signals() & (1 << (number - 1)) != 0 {
+    if ignores(kind) {
         return std::future::pending().await;
     }
+    let number = kind.as_raw_value();
     match tokio::signal::unix::signal(kind) {
         Ok(mut signal) => {
             signal.recv().await;
@@ -164,6 +198,12 @@ async fn received(kind: tokio::signal::unix::SignalKind) -> u8 {
         // Without a handler, the signal ends the process.
         Err(_) => std::future::pending().await,
     }
+}
+
+/// Returns whether this process was started to ignore a signal.
+#[cfg(unix)]
+fn ignores(kind: tokio::signal::unix::SignalKind) -> bool {
+    ignored_signals() & (1 << (kind.as_raw_value() - 1)) != 0
 }
 
 /// The signals that this process ignores, one bit each. 0 if the system does not report them.

@@ -17,8 +17,8 @@ use tracing::{Instrument, Span};
 
 pub use crate::answering::Answering;
 use crate::answering::{caught, caught_either, caught_now};
+pub use crate::call_measure::{ENDPOINT_CALL, Meter, PLUGIN_CALL, endpoint_call, measure};
 use crate::call_measure::{Maker, Measured, Outcome, Timing, plugin_call, record};
-pub use crate::call_measure::{Meter, PLUGIN_CALL, measure};
 use crate::cross::{Cross, Mismatch};
 use crate::id::PluginId;
 use crate::live::{Callable, Function, Live, Pending, ready};

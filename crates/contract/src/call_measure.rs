@@ -17,6 +17,9 @@ use crate::thrown::Thrown;
 /// The target of the spans of calls of plugins' functions.
 pub const PLUGIN_CALL: &str = "ostler::plugin";
 
+/// The target of the spans of calls of webhook endpoints.
+pub const ENDPOINT_CALL: &str = "ostler::endpoint";
+
 /// The plugin that a function belongs to, and its name there.
 pub(crate) struct Maker {
     pub(crate) plugin: PluginId,
@@ -101,6 +104,11 @@ impl Maker {
 pub(crate) fn plugin_call(maker: &Maker) -> Span {
     let Maker { plugin, method, .. } = maker;
     tracing::debug_span!(target: PLUGIN_CALL, "plugin_call", %plugin, method, outcome = Empty)
+}
+
+/// The span of a call of a webhook endpoint that exists. The status of its answer is recorded as `status`.
+pub fn endpoint_call(endpoint: &str) -> Span {
+    tracing::debug_span!(target: ENDPOINT_CALL, "endpoint_call", endpoint, status = Empty)
 }
 
 /// An answer with the span and the measurement of its call. A type of its own and not an async block, which the compiler

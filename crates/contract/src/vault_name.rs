@@ -65,8 +65,10 @@ impl VaultName {
     }
 }
 
+/// Reads a part of a name. A vault can store names as paths, so none of its segments is empty or leads elsewhere.
 fn part(text: &str) -> Result<String, NotAVaultName> {
-    let good = !text.is_empty() && text.trim() == text && !text.chars().any(char::is_control);
+    let is_path = text.split('/').all(|segment| !matches!(segment, "" | "." | ".."));
+    let good = is_path && text.trim() == text && !text.chars().any(char::is_control);
     if good { Ok(text.to_owned()) } else { Err(NotAVaultName) }
 }
 
@@ -86,7 +88,17 @@ mod tests {
 
     #[test]
     fn the_three_forms() {
-        for good in ["host:k", "host:a/b", "team:t/k", "user:ada/k", "user:ada@inn.org/k/2", "host:a b"] {
+        for good in [
+            "host:k",
+            "host:a..b",
+            "host:.a",
+            "host:...",
+            "host:a/b",
+            "team:t/k",
+            "user:ada/k",
+            "user:ada@inn.org/k/2",
+            "host:a b",
+        ] {
             assert_eq!(VaultName::parse(good).map(|name| name.to_string()).as_deref(), Ok(good));
         }
         for bad in [
@@ -103,6 +115,17 @@ mod tests {
             "user:",
             "user:ada",
             "root:x",
+            "host:..",
+            "host:.",
+            "host:a/..",
+            "host:../b",
+            "host:a//b",
+            "host:/a",
+            "host:a/",
+            "team:../k",
+            "team:t/..",
+            "user:./k",
+            "user:ada/../k",
             "plugin:a/b",
         ] {
             assert_eq!(VaultName::parse(bad), Err(NotAVaultName), "{bad}");

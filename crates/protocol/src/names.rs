@@ -18,6 +18,11 @@ pub const SESSION_URL_VARIABLE: &str = "OSTLER_SESSION_URL";
 /// Environment variable of the processes of a session that a run started: the run's URL, if it has one.
 pub const RUN_URL_VARIABLE: &str = "OSTLER_RUN_URL";
 
+/// The URL of a page of the documentation, such as `webhooks`.
+pub fn page(name: &str) -> String {
+    format!("{}/blob/main/docs/{name}.md", env!("CARGO_PKG_REPOSITORY"))
+}
+
 /// The path of a plugin's route: `/plugins/<plugin>/<rest>`.
 pub fn route(plugin: &str, rest: &str) -> String {
     format!("{ROUTES}/{plugin}/{rest}")

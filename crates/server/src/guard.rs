@@ -598,7 +598,7 @@ mod tests {
         let names = HostNames::of("127.0.0.1:9187".parse().unwrap());
         let (token, gate, sign_ins) = (Token::new("right".to_owned()), Gate::default(), SignIns::default());
         let host = headers(header::HOST, "127.0.0.1:9187");
-        let (cookie, _) = sign_ins.begin("ada", "right".to_owned(), &host).unwrap();
+        let (cookie, _) = sign_ins.begin("ada", "right".to_owned(), &host, "/").unwrap();
         let request = |query: &str, site: &str| {
             let (cookie, _) = cookie.to_str().unwrap().split_once(';').unwrap();
             let request = http::Request::builder().uri(format!("/?{query}"));
@@ -621,7 +621,7 @@ mod tests {
         let page = request("", "same-origin");
         let opened = admit_now(&page, Some(&token), &names, &gate, &sign_ins).unwrap();
         assert!(opened.by.is_valid());
-        sign_ins.end(page.headers());
+        sign_ins.end(page.headers(), "/");
         assert!(!opened.by.is_valid(), "what the page opened ends with its sign-in");
     }
 }

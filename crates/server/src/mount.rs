@@ -78,7 +78,14 @@ impl Guard {
                 named(names, "API")?;
                 match *request.method() != http::Method::POST || is_same_origin(headers) {
                     true => Ok(()),
-                    false => Err(Reply::NotOwnPage),
+                    false => {
+                        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+                        let origin = text(header::ORIGIN).map(str::to_owned);
+                        Err(Reply::NotOwnPage {
+                            origin,
+                            host: text(header::HOST).unwrap_or("none").to_owned(),
+                        })
+                    }
                 }
             }
             Self::Token { names, token, gate, sign_ins } => {
@@ -103,6 +110,8 @@ impl Guard {
 /// A part of the listener.
 pub struct Mount {
     prefix: &'static str,
+    /// Whether nothing below the path belongs to it.
+    is_exact: bool,
     guard: Guard,
     handler: Handler,
 }
@@ -110,12 +119,18 @@ pub struct Mount {
 impl Mount {
     /// Creates the mount of `prefix` (`/plugins`) and everything below it, by whole segments.
     pub fn new(prefix: &'static str, guard: Guard, handler: Handler) -> Self {
-        Self { prefix, guard, handler }
+        Self { prefix, is_exact: false, guard, handler }
+    }
+
+    /// Creates the mount of a path without what is below it.
+    pub fn exact(path: &'static str, guard: Guard, handler: Handler) -> Self {
+        Self { is_exact: true, ..Self::new(path, guard, handler) }
     }
 
     /// Returns whether a path belongs to this mount.
     pub fn takes(&self, path: &str) -> bool {
-        path.strip_prefix(self.prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        let rest = path.strip_prefix(self.prefix);
+        rest.is_some_and(|rest| rest.is_empty() || (!self.is_exact && rest.starts_with('/')))
     }
 
     pub(crate) fn guard(&self) -> &Guard {

@@ -33,8 +33,13 @@ pub enum Reply {
     #[error("This API does not answer to pages of {0}; name it under origins")]
     ForeignPage(String),
     /// A sign-in or sign-out that does not come from a page of this host.
-    #[error("Only the console of this host signs in and out here; send the token with each request instead")]
-    NotOwnPage,
+    #[error("{}", not_own_page(.origin.as_deref(), .host))]
+    NotOwnPage {
+        /// The `Origin` of the request.
+        origin: Option<String>,
+        /// The `Host` of the request.
+        host: String,
+    },
     /// The connection token is missing or wrong.
     #[error("A connection token is required")]
     NoToken,
@@ -67,13 +72,26 @@ pub enum Reply {
     NoApi(String),
 }
 
+/// A browser sends its own address as both, so that other values are those of a proxy or another program.
+fn not_own_page(origin: Option<&str>, host: &str) -> String {
+    const ONLY: &str = "Only the console of this host signs in and out here";
+    match origin.map(|origin| (origin, origin.split_once("://").map_or(origin, |(_, host)| host))) {
+        None => format!("{ONLY}; send the token with each request instead"),
+        Some((origin, wanted)) => format!(
+            "{ONLY}: the page is of {origin}, but the request has Host: {host}. If a proxy is between them, have it send \
+             Host: {wanted} (nginx: proxy_set_header Host $http_host); otherwise send the token with each request instead"
+        ),
+    }
+}
+
 impl Reply {
     fn status(&self) -> StatusCode {
         match self {
             Self::Malformed | Self::NotOneMessage(_) => StatusCode::BAD_REQUEST,
-            Self::ForeignHost { .. } | Self::ForeignOrigin | Self::ForeignPage(_) | Self::NotOwnPage => {
-                StatusCode::FORBIDDEN
-            }
+            Self::ForeignHost { .. }
+            | Self::ForeignOrigin
+            | Self::ForeignPage(_)
+            | Self::NotOwnPage { .. } => StatusCode::FORBIDDEN,
             Self::NoToken | Self::NotItsToken => StatusCode::UNAUTHORIZED,
             Self::NoRoute(_) | Self::NoApi(_) | Self::NoTools(_) => StatusCode::NOT_FOUND,
             Self::NoMethod(_) | Self::NoStream => StatusCode::METHOD_NOT_ALLOWED,

@@ -42,9 +42,15 @@ impl fmt::Debug for SignIns {
 }
 
 impl SignIns {
-    /// Begins a sign-in of a user with a verified token, in place of that of the page; returns the `Set-Cookie` header,
-    /// and whether another sign-in has ended.
-    pub fn begin(&self, user: &str, token: String, headers: &HeaderMap) -> Option<(HeaderValue, bool)> {
+    /// Begins a sign-in of a user with a verified token, in place of that of the page; returns the `Set-Cookie` header for
+    /// the path below which the page has the host, and whether another sign-in has ended.
+    pub fn begin(
+        &self,
+        user: &str,
+        token: String,
+        headers: &HeaderMap,
+        path: &str,
+    ) -> Option<(HeaderValue, bool)> {
         let id = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
         let now = Instant::now();
         let mut all = self.all.lock();
@@ -67,7 +73,7 @@ impl SignIns {
         }
         let sign_in = SignIn { user: user.to_owned(), token: Secret::new(token), until: now + LIFETIME };
         all.insert(id.clone(), sign_in);
-        cookie(headers, &id, LIFETIME).map(|cookie| (cookie, has_ended))
+        cookie(headers, &id, LIFETIME, path).map(|cookie| (cookie, has_ended))
     }
 
     /// Calls a function whenever a sign-in ends by itself, as long as there are any. One task waits for all of them.
@@ -93,12 +99,12 @@ impl SignIns {
         });
     }
 
-    /// Ends the sign-in of a request; returns the `Set-Cookie` header that clears its cookie.
-    pub fn end(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+    /// Ends the sign-in of a request; returns the `Set-Cookie` header that clears its cookie of a path.
+    pub fn end(&self, headers: &HeaderMap, path: &str) -> Option<HeaderValue> {
         for id in ids(headers) {
             self.all.lock().remove(id);
         }
-        cookie(headers, "", Duration::ZERO)
+        cookie(headers, "", Duration::ZERO, path)
     }
 
     /// Returns the token of a request's sign-in; none for a page of another site.
@@ -161,14 +167,14 @@ fn ids(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     })
 }
 
-fn cookie(headers: &HeaderMap, id: &str, lifetime: Duration) -> Option<HeaderValue> {
+fn cookie(headers: &HeaderMap, id: &str, lifetime: Duration, path: &str) -> Option<HeaderValue> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let encrypted =
         text("origin").starts_with("https://") || text("x-forwarded-proto").eq_ignore_ascii_case("https");
     let secure = if encrypted { "; Secure" } else { "" };
     let (name, seconds) = (name(headers), lifetime.as_secs());
     let mut value = HeaderValue::try_from(format!(
-        "{name}={id}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+        "{name}={id}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
     ))
     .ok()?;
     value.set_sensitive(true);
@@ -220,7 +226,7 @@ mod tests {
         let (sign_ins, page) =
             (SignIns::default(), [("host", "localhost:1"), ("sec-fetch-site", "same-origin")]);
         let begin = || {
-            let (set, _) = sign_ins.begin("ada", "right".to_owned(), &headers(&page)).unwrap();
+            let (set, _) = sign_ins.begin("ada", "right".to_owned(), &headers(&page), "/").unwrap();
             let set = set.to_str().unwrap().to_owned();
             assert!(set.contains("; HttpOnly; SameSite=Strict") && !set.contains("right"), "{set}");
             let cookie = set.split(';').next().unwrap().to_owned();
@@ -240,7 +246,7 @@ mod tests {
         assert_eq!(token(&first), None);
 
         let second = begin();
-        sign_ins.end(&headers(&[page[0], ("cookie", second.as_str())]));
+        sign_ins.end(&headers(&[page[0], ("cookie", second.as_str())]), "/");
         assert_eq!(token(&second), None);
     }
 
@@ -250,7 +256,7 @@ mod tests {
         let page = [("host", "localhost:1"), ("sec-fetch-site", "same-origin")];
         let begin = async |user: &str| {
             tokio::time::advance(Duration::from_millis(1)).await;
-            let (set, _) = sign_ins.begin(user, user.to_owned(), &headers(&page)).unwrap();
+            let (set, _) = sign_ins.begin(user, user.to_owned(), &headers(&page), "/").unwrap();
             set.to_str().unwrap().split(';').next().unwrap().to_owned()
         };
         let lasts = |cookie: &str| {
@@ -266,7 +272,7 @@ mod tests {
         assert_eq!(format!("{sign_ins:?}"), format!("{} sign-ins", MOST_OF_A_USER + 1));
         // A page that signs in again ends its own.
         let with = [page[0], page[1], ("cookie", ada.as_str())];
-        let (_, has_ended) = sign_ins.begin("ada", "ada".to_owned(), &headers(&with)).unwrap();
+        let (_, has_ended) = sign_ins.begin("ada", "ada".to_owned(), &headers(&with), "/").unwrap();
         assert!(has_ended && !lasts(&ada));
         let ada = begin("ada").await;
         // Many users with one sign-in each end one of the user with the most.
@@ -282,7 +288,7 @@ mod tests {
         let (sign_ins, ended) = (SignIns::default(), Arc::new(AtomicBool::new(false)));
         let page = headers(&[("host", "localhost:1"), ("sec-fetch-site", "same-origin")]);
         for _ in 0..2 {
-            sign_ins.begin("ada", "right".to_owned(), &page).unwrap();
+            sign_ins.begin("ada", "right".to_owned(), &page, "/").unwrap();
             let noticed = ended.clone();
             sign_ins.watch(move || noticed.store(true, Ordering::Release));
             tokio::time::sleep(LIFETIME - Duration::from_secs(1)).await;
@@ -297,9 +303,10 @@ mod tests {
         let sign_ins = SignIns::default();
         for (name, value) in [("origin", "https://a.example"), ("x-forwarded-proto", "https")] {
             let set = sign_ins
-                .begin("ada", String::new(), &headers(&[("host", "a.example"), (name, value)]))
+                .begin("ada", String::new(), &headers(&[("host", "a.example"), (name, value)]), "/ostler")
                 .unwrap();
             assert!(set.0.to_str().unwrap().ends_with("; Secure"));
+            assert!(set.0.to_str().unwrap().contains("; Path=/ostler; "));
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ostler_contract::cluster::ClusterHost;
 use ostler_contract::limit;
 use ostler_engine::Core;
+use ostler_protocol::names;
 
 use super::Refused;
 use super::cluster_shapes::{Alive, ClusterMember, ClusterStatus, Drain, Evict, Evicted, LeaseStatus, Ready};
@@ -56,10 +57,8 @@ pub(super) async fn status(ask: Ask) -> Result<ClusterStatus, Refused> {
 async fn current(control: &Control) -> Result<ClusterStatus, Refused> {
     let host = &control.host;
     let Some(cluster) = host.core.cluster() else {
-        return Err(Exit::machine(
-            "this host is in no cluster; see the option cluster of @ostler/postgres in docs/cluster.md",
-        )
-        .into());
+        let why = "this host is in no cluster; see the option cluster of @ostler/postgres";
+        return Err(Exit::machine(format!("{why}: {}", names::page("cluster"))).into());
     };
     let state = host.cluster_state().await.map_err(|why| Exit::machine(why.message))?;
     let state = state.ok_or(Refused::NotThere)?;

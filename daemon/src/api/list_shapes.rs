@@ -6,8 +6,12 @@ use ostler_protocol::{names, uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::pending::PendingRequest;
+
 /// The state of a session that waits for input.
 pub const WAITING: &str = "waiting";
+/// The same, as messages name it.
+pub const INPUT_NEEDED: &str = "input needed";
 /// How many sessions a page has where nothing is said.
 pub const PAGE: u32 = 50;
 /// The path of the list of sessions.
@@ -105,6 +109,9 @@ pub struct SessionDetails {
     pub session: Session,
     /// Its chats.
     pub chats: Vec<String>,
+    /// What it waits for; absent if it waits for nothing, or if the caller may not see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Vec<PendingRequest>>,
     /// The last turns of its default chat, in the form of the protocol, oldest first; absent unless asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<Vec<JsonObject>>,

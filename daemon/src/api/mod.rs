@@ -34,7 +34,7 @@ use ostler_engine::Principal;
 use ostler_engine::users::Credential;
 use ostler_protocol::RpcError;
 use ostler_protocol::surrogates::what_it_is;
-use ostler_server::{Guard, HangUp, HostNames, Mount, Reply, Token, charged, refuse};
+use ostler_server::{Guard, Handler, HangUp, HostNames, Mount, Reply, Token, charged, refuse};
 
 use self::rows::Ask;
 use self::sign_in::Page;
@@ -96,10 +96,16 @@ impl From<RpcError> for Refused {
     }
 }
 
-/// The mount of the API.
-pub fn mount(control: Arc<Control>, names: HostNames, token: Option<Token>) -> Mount {
+/// The mounts of the API. Its document needs no token: it is the same on every host, except for where the host is.
+pub fn mounts(control: &Arc<Control>, names: HostNames, token: Option<Token>) -> Vec<Mount> {
     let (gate, sign_ins) = (control.host.access.gate.clone(), control.sign_ins.clone());
-    of_rows("/api", Guard::Token { names, token, gate, sign_ins }, control)
+    let open = |path| {
+        let guard = Guard::Host { names: names.clone(), what: "API" };
+        Mount::exact(path, guard, handler(control.clone()))
+    };
+    let mut mounts = vec![open(rows::ROOT), open(rows::DOCUMENT)];
+    mounts.push(of_rows(rows::ROOT, Guard::Token { names, token, gate, sign_ins }, control.clone()));
+    mounts
 }
 
 /// The mount of the list of problems, for commands on this computer. It is served without the API, too.
@@ -116,18 +122,20 @@ pub fn probes(control: &Arc<Control>) -> Vec<Mount> {
 /// The mounts of the API on a listener that has pages: they sign in and out there.
 pub fn pages(control: &Arc<Control>, names: HostNames, token: Option<Token>) -> Vec<Mount> {
     let page = |prefix| of_rows(prefix, Guard::SamePage { names: names.clone() }, control.clone());
-    vec![page(rows::SIGN_IN), page(rows::SIGN_OUT), mount(control.clone(), names.clone(), token)]
+    let mut pages = vec![page(rows::SIGN_IN), page(rows::SIGN_OUT)];
+    pages.extend(mounts(control, names.clone(), token));
+    pages
 }
 
 fn of_rows(prefix: &'static str, guard: Guard, control: Arc<Control>) -> Mount {
-    Mount::new(
-        prefix,
-        guard,
-        Arc::new(move |request| {
-            let control = control.clone();
-            Box::pin(async move { answer(&control, request).await })
-        }),
-    )
+    Mount::new(prefix, guard, handler(control))
+}
+
+fn handler(control: Arc<Control>) -> Handler {
+    Arc::new(move |request| {
+        let control = control.clone();
+        Box::pin(async move { answer(&control, request).await })
+    })
 }
 
 async fn answer(control: &Arc<Control>, request: Request) -> Response {

@@ -3,10 +3,12 @@
 use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::names;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
+use url::Url;
 
-use super::rows::{Answer, Ask, ROWS, Row};
-use super::shapes::{Document, Error};
+use super::rows::{Answer, Ask, CALL_ENDPOINT, DOCUMENT, ROWS, Row};
+use super::shapes::{Document, Error, Pointer};
 use super::{Refused, events};
+use crate::control::Control;
 
 /// The version of OpenAPI.
 const VERSION: &str = "3.1.0";
@@ -45,7 +47,9 @@ pub(super) const STATUSES: &[Status] = &[
     }),
     status(401, "No token, or an unknown token.", |_| true),
     status(403, "A grant is missing, or the `Host` or `Origin` is not accepted.", |_| true),
-    status(404, "Unknown path, run, session or webhook endpoint, or the API is disabled.", has_name),
+    status(404, "Unknown path, run, session or webhook endpoint, or the API is disabled.", |row| {
+        has_name(row) || row.path == CALL_ENDPOINT
+    }),
     status(405, "Wrong method; `Allow` has the right one. `HEAD` works where `GET` does.", |_| false),
     status(408, "The body did not arrive in time.", has_body),
     status(
@@ -64,12 +68,24 @@ pub(super) const STATUSES: &[Status] = &[
     ),
 ];
 
-pub(super) async fn serve(_: Ask) -> Result<Document, Refused> {
-    Ok(document())
+pub(super) async fn pointer(ask: Ask) -> Result<Pointer, Refused> {
+    let below = public_path(&ask.control).unwrap_or_default();
+    let openapi = format!("{below}{DOCUMENT}");
+    Ok(Pointer { name: names::HOST.to_owned(), openapi, documentation: names::page("http") })
 }
 
-/// The document.
-pub fn document() -> Document {
+pub(super) async fn serve(ask: Ask) -> Result<Document, Refused> {
+    Ok(document(public_path(&ask.control).as_deref()))
+}
+
+/// The path of the public URL, where it has one: a proxy removes it before the request gets here.
+pub(super) fn public_path(control: &Control) -> Option<String> {
+    let url = Url::parse(control.record().ok()?.public_url.as_deref()?).ok()?;
+    Some(url.path().trim_end_matches('/').to_owned()).filter(|path| !path.is_empty())
+}
+
+/// The document. Where the public URL has a path, the requests are below it for those who come by that URL.
+pub fn document(public_path: Option<&str>) -> Document {
     let settings = || SchemaSettings::draft2020_12().with(|with| with.definitions_path = SCHEMAS[1..].into());
     let mut read = settings().for_deserialize().into_generator();
     let mut written = settings().for_serialize().into_generator();
@@ -103,12 +119,24 @@ pub fn document() -> Document {
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": env!("CARGO_PKG_LICENSE"), "identifier": env!("CARGO_PKG_LICENSE") },
         })),
-        servers: vec![object(json!({ "url": "/" }))],
+        servers: servers(public_path),
         tags: tags().into_iter().map(|name| object(json!({ "name": name }))).collect(),
         paths,
         components: object(components),
         security: ["bearer", "query"].map(|scheme| object(json!({ scheme: [] }))).to_vec(),
     }
+}
+
+fn servers(public_path: Option<&str>) -> Vec<JsonObject> {
+    let own = json!({ "url": "/" });
+    let all = match public_path {
+        Some(path) => vec![
+            json!({ "url": path, "description": "Under the public URL." }),
+            json!({ "url": "/", "description": "At the address of the daemon." }),
+        ],
+        None => vec![own],
+    };
+    all.into_iter().map(object).collect()
 }
 
 /// Members of an answer that are not required are absent, never `null`.
@@ -162,6 +190,9 @@ fn operation_id(row: &Row) -> String {
     if let Some(name) = row.parts().1.filter(|_| shares_words(row)) {
         return name.to_owned();
     }
+    if row.words().next().is_none() {
+        return "api".to_owned();
+    }
     let words = row.words().flat_map(|word| word.split(['-', '.'])).enumerate();
     words
         .map(|(at, word)| match (at, word.split_at_checked(1)) {
@@ -169,6 +200,14 @@ fn operation_id(row: &Row) -> String {
             _ => word.to_owned(),
         })
         .collect()
+}
+
+/// The schema of a name in a path.
+fn schema_of_name(name: &str) -> Value {
+    match name {
+        "name" => json!({ "type": "string", "minLength": 1, "pattern": "^(host:|(team|user):[^/]+/)[^/]" }),
+        _ => json!({ "type": "string", "minLength": 1 }),
+    }
 }
 
 /// What a name in a path looks like.
@@ -214,7 +253,7 @@ fn operation(row: &Row, read: &mut SchemaGenerator, written: &mut SchemaGenerato
     let in_path = row.parts().1.map(|name| {
         json!({
             "name": name, "in": "path", "required": true, "description": "Percent-encoded.",
-            "schema": { "type": "string", "minLength": 1 }, "example": example(name),
+            "schema": schema_of_name(name), "example": example(name),
         })
     });
     let in_query = row.query.iter().map(|(name, schema)| {
@@ -246,7 +285,7 @@ mod tests {
     use super::*;
 
     fn shown() -> Value {
-        json!(document())
+        json!(document(None))
     }
 
     /// Every reference of a document.

@@ -67,5 +67,5 @@ fn the_page_has_each_request_and_status() {
 
 #[test]
 fn the_document_is_in_the_repository() {
-    settle("openapi.json", &(serde_json::to_string_pretty(&document()).unwrap() + "\n"));
+    settle("openapi.json", &(serde_json::to_string_pretty(&document(None)).unwrap() + "\n"));
 }

@@ -132,9 +132,9 @@ pub struct CallEndpoint {
     /// The endpoint.
     #[schemars(length(min = 1), extend("examples" = ["in"]))]
     pub id: String,
-    /// The body; a minimal valid one where absent.
+    /// The body: JSON, or a string with the text that is sent; a minimal valid one where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub body: Option<String>,
+    pub body: Option<Value>,
 }
 
 /// What an endpoint answered.

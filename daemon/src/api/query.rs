@@ -44,6 +44,10 @@ fn parameters<Q: JsonSchema>() -> JsonObject {
         if let Some(first) = first {
             node["type"] = first;
         }
+        // A parameter without a value is a mistake of its sender, not one that is left out.
+        if node["type"] == "string" && node.get("enum").is_none() {
+            node["minLength"] = 1.into();
+        }
     }
     properties
 }
@@ -89,6 +93,9 @@ pub(crate) fn value(text: &str, node: &Value) -> Result<Value, String> {
         }
         Some("boolean") => text.parse::<bool>().map(Value::from).map_err(|_| "true or false".to_owned()),
         _ => {
+            if text.is_empty() && node["minLength"].as_u64().is_some_and(|least| least > 0) {
+                return Err("text that is not empty".to_owned());
+            }
             if let Some(choices) = node["enum"].as_array() {
                 let choices: Vec<&str> = choices.iter().filter_map(Value::as_str).collect();
                 if !choices.contains(&text) {
@@ -128,6 +135,9 @@ mod tests {
         for (query, says) in [
             ("limit=0", "limit must be an integer between 1 and 500"),
             ("limit=", "limit must be an integer between 1 and 500"),
+            ("cursor=", "cursor must be text that is not empty"),
+            ("text=", "text must be text that is not empty"),
+            ("automation=", "automation must be text that is not empty"),
             ("limit=501", "limit must be an integer between 1 and 500"),
             ("limit=1&limit=2", "limit is given more than once"),
             ("state=ended", "state must be one of pending, running, completed, failed, cancelled"),

@@ -9,7 +9,6 @@ use ostler_contract::{JsonObject, Value};
 use ostler_engine::Principal;
 use ostler_engine::users::{Credential, Kind};
 use ostler_plugin_webhook::REPLAY_GRANT;
-use ostler_protocol::grants::Grant;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
@@ -32,7 +31,12 @@ use super::{Refused, body, cluster, host, openapi, plugins, query, runs, secrets
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::metrics;
+use crate::pending::{AnswerRequest, ApproveRequest, CancelTurn, RejectRequest, Reply};
 
+/// What points to the document.
+pub const ROOT: &str = "/api";
+/// The document of the API.
+pub const DOCUMENT: &str = "/api/openapi.json";
 /// Whether the process serves requests.
 pub const HEALTH: &str = "/api/health";
 /// Whether clients should be sent here.
@@ -40,6 +44,8 @@ pub const READY: &str = "/api/ready";
 
 /// What is wrong now.
 pub const PROBLEMS: &str = "/api/problems";
+/// Where an endpoint is called.
+pub const CALL_ENDPOINT: &str = "/api/webhook/test";
 
 /// Where pages sign in.
 pub const SIGN_IN: &str = "/api/sign-in";
@@ -234,7 +240,8 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     use Needs::{Client, Config, Deployment, Diagnostics, People, Plugin, Pool, Secret};
     let by = Groups::new;
     vec![
-        get("/api/openapi.json", Needs::Nothing, "This API as an OpenAPI document", openapi::serve),
+        get(ROOT, Needs::Probe, "Where the document of this API is", openapi::pointer),
+        get(DOCUMENT, Needs::Probe, "This API as an OpenAPI document", openapi::serve),
         get(HEALTH, Needs::Probe, "Whether the process serves requests", cluster::health),
         get(
             READY,
@@ -360,6 +367,34 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
             sessions::one,
         )
         .sent_by("session show"),
+        post(
+            "/api/session/approve/{session}",
+            Client("chat", "answer"),
+            "Approve a tool call that a session waits for",
+            |ask, body: ApproveRequest| sessions::reply(ask, Reply::Approve(body)),
+        )
+        .sent_by("session approve"),
+        post(
+            "/api/session/reject/{session}",
+            Client("chat", "answer"),
+            "Reject a tool call, or decline questions, that a session waits for",
+            |ask, body: RejectRequest| sessions::reply(ask, Reply::Reject(body)),
+        )
+        .sent_by("session reject"),
+        post(
+            "/api/session/answer/{session}",
+            Client("chat", "answer"),
+            "Answer questions that a session waits for",
+            |ask, body: AnswerRequest| sessions::reply(ask, Reply::Answer(body)),
+        )
+        .sent_by("session answer"),
+        post(
+            "/api/session/cancel/{session}",
+            Client("chat", "cancel"),
+            "Cancel the running turn of a session's default chat",
+            |ask, body: CancelTurn| sessions::cancel(ask, body),
+        )
+        .sent_by("session cancel"),
         get("/api/log", Diagnostics("logs"), "The last lines of the log, oldest first", webhooks::lines)
             .sent_by("logs"),
         get("/api/webhook/list", Config("settings"), "The webhook endpoints", webhooks::list)
@@ -372,7 +407,7 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         )
         .sent_by("webhook log"),
         post(
-            "/api/webhook/test",
+            CALL_ENDPOINT,
             Plugin(REPLAY_GRANT),
             "Call a webhook endpoint as a sender would, with its secret",
             |ask, body: CallEndpoint| webhooks::test(ask, body),
@@ -498,58 +533,12 @@ impl Row {
 
     /// The required grant, as documentation writes it.
     pub fn grant(&self) -> String {
-        match self.needs {
-            Needs::Nothing => "none".to_owned(),
-            Needs::Config(operation) => format!("config:{operation}"),
-            Needs::Diagnostics(operation) => format!("diagnostics:{operation}"),
-            Needs::Client(subject, operation) => format!("{subject}:{operation}"),
-            Needs::People(Kind::User, "list") => "user:list and role:list".to_owned(),
-            Needs::People(kind, operation) => format!("{}:{operation}", kind.name()),
-            Needs::Secret => "depends on the name".to_owned(),
-            Needs::Plugin(grant) => grant.to_owned(),
-            Needs::Pool => "none for own pools, usage:get for others".to_owned(),
-            Needs::Deployment => "the connection token".to_owned(),
-            Needs::Page => "none, from a page of this host".to_owned(),
-            Needs::Probe => "none, without a token".to_owned(),
-        }
+        self.needs.grant()
     }
 
-    /// Whether the caller holds the grant. The connection token holds every grant.
+    /// Whether the caller holds the grant.
     pub(super) fn admits(&self, control: &Control, caller: &Principal) -> Result<(), Refused> {
-        let gate = &control.host.access.gate;
-        match self.needs {
-            // Without any token, what changes this computer is left to the commands on it.
-            Needs::Secret if *caller == Principal::Anyone => Err(Refused::Grant(
-                "This host has no token, so secrets are set at its computer: ostler vault set".to_owned(),
-            )),
-            Needs::Nothing | Needs::Secret | Needs::Pool | Needs::Page | Needs::Probe => Ok(()),
-            Needs::Diagnostics(operation) => Ok(gate.require(caller, &Grant::of("diagnostics", operation))?),
-            Needs::Client(subject, operation) => Ok(gate.require(caller, &Grant::of(subject, operation))?),
-            Needs::Plugin(grant) => match Grant::parse(grant) {
-                Some(grant) => Ok(gate.require(caller, &grant)?),
-                None => Err(Refused::NotThere),
-            },
-            Needs::Config(operation) => Ok(gate.require(caller, &Grant::of("config", operation))?),
-            Needs::People(kind, operation) => {
-                gate.require(caller, &Grant::of(kind.name(), operation))?;
-                // A list of people shows the roles they have.
-                match (kind, operation) {
-                    (Kind::User, "list") => Ok(gate.require(caller, &Grant::of("role", "list"))?),
-                    _ => Ok(()),
-                }
-            }
-            Needs::Deployment => match caller {
-                Principal::Root => Ok(()),
-                Principal::Person(person) => Err(Refused::Grant(format!(
-                    "{} may not install or remove a plugin here; only the deployment token may",
-                    person.id
-                ))),
-                Principal::Anyone => Err(Refused::Grant(
-                    "This host has no token, so this is done at its computer, by the command".to_owned(),
-                )),
-                Principal::Plugin { .. } => Err(Refused::NotThere),
-            },
-        }
+        self.needs.admits(control, caller)
     }
 
     /// Whether a list is answered as a stream of its changes where the caller accepts one.

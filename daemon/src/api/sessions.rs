@@ -2,25 +2,28 @@
 
 use std::sync::Arc;
 
-use ostler_contract::JsonObject;
-use ostler_contract::Thrown;
 use ostler_contract::cluster::SessionElsewhere;
 use ostler_contract::points::ListedPlace;
 use ostler_contract::read::{Read, Unknown};
+use ostler_contract::{JsonObject, Thrown, Value};
 use ostler_engine::feed::Change;
+use ostler_protocol::origins::WayIn;
 use ostler_protocol::wire::state::SessionSummary;
 use ostler_protocol::{json, uri};
 
 use super::Refused;
 use super::events::{Events, Seen};
 use super::list_shapes::{
-    NO_CURSOR, NO_SESSION, PAGE, Session, SessionDetail, SessionDetails, SessionFilter, SessionList, cursor,
-    last_turns, place,
+    NO_CURSOR, NO_SESSION, PAGE, Session, SessionDetail, SessionDetails, SessionFilter, SessionList, WAITING,
+    cursor, last_turns, place,
 };
 use super::rows::Ask;
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::notify::client::{Client, Failed};
+use crate::pending::{
+    AnsweredRequest, Answering, CancelTurn, CancelledTurn, PendingRequest, Reply, cancelling, not_running,
+};
 
 /// How many sessions a page looks at.
 const EXAMINED: usize = 2000;
@@ -58,6 +61,32 @@ pub(super) async fn list(ask: Ask, filter: SessionFilter) -> Result<SessionList,
 }
 
 pub(super) async fn one(ask: Ask, detail: SessionDetail) -> Result<SessionDetails, Refused> {
+    let Found { summary, default_chat } = find(&ask).await?;
+    let (turns, earlier_turns) = match detail.turns.and_then(|turns| usize::try_from(turns).ok()) {
+        None | Some(0) => (None, None),
+        Some(limit) => {
+            let (turns, has_earlier) = turns(&ask, &default_chat, limit).await?;
+            (Some(turns), Some(has_earlier))
+        }
+    };
+    let mut chats: Vec<String> = summary.chats.iter().flatten().map(|chat| chat.resource.clone()).collect();
+    // A listing names the chats of sessions that have several.
+    if chats.is_empty() {
+        chats.push(default_chat);
+    }
+    let session = shown(&ask.control, &summary);
+    let requests = if session.state == WAITING { requests(&ask, &summary.resource).await? } else { None };
+    Ok(SessionDetails { session, chats, requests, turns, earlier_turns })
+}
+
+/// A session that a request names.
+struct Found {
+    summary: Arc<SessionSummary>,
+    default_chat: String,
+}
+
+/// Finds the session that a request names, also at another host.
+async fn find(ask: &Ask) -> Result<Found, Refused> {
     let unknown = || Refused::Missing(format!("{NO_SESSION}{}", ask.name));
     let id = uri::session_id(&ask.name).unwrap_or(&ask.name);
     let (sessions, front) = (&ask.control.host.sessions, &ask.control.host.front);
@@ -77,31 +106,67 @@ pub(super) async fn one(ask: Ask, detail: SessionDetail) -> Result<SessionDetail
             (view.summary.clone(), view.default_chat.clone())
         }
     };
-    let (turns, earlier_turns) = match detail.turns.and_then(|turns| usize::try_from(turns).ok()) {
-        None | Some(0) => (None, None),
-        Some(limit) => {
-            let (turns, has_earlier) = turns(&ask, &default_chat, limit).await?;
-            (Some(turns), Some(has_earlier))
-        }
-    };
-    let mut chats: Vec<String> = summary.chats.iter().flatten().map(|chat| chat.resource.clone()).collect();
-    // A listing names the chats of sessions that have several.
-    if chats.is_empty() {
-        chats.push(default_chat);
+    Ok(Found { summary, default_chat })
+}
+
+/// Connects as the caller, so that the same grants are checked as for every other client.
+async fn connect(ask: &Ask) -> Result<Client, Refused> {
+    Client::open(&ask.control.host.front, ask.caller.clone(), WayIn::HttpApi).await.map_err(failed)
+}
+
+/// The rejection for what the host answered a client.
+fn failed(why: Failed) -> Refused {
+    match why {
+        Failed::Refused(why) => Refused::Grant(why),
+        Failed::Slow => Refused::NotReady("The host did not answer in time; try again".to_owned()),
     }
-    Ok(SessionDetails { session: shown(&ask.control, &summary), chats, turns, earlier_turns })
+}
+
+/// What a session waits for; `None` if the caller may not see it.
+async fn requests(ask: &Ask, session: &str) -> Result<Option<Vec<PendingRequest>>, Refused> {
+    match connect(ask).await?.session(session).await {
+        Ok(now) => Ok(Some(now.requests.iter().map(PendingRequest::of).collect())),
+        Err(Failed::Refused(_)) => Ok(None),
+        Err(slow) => Err(failed(slow)),
+    }
+}
+
+/// Sends an action as the caller. What the host rejects now conflicts with its state.
+async fn dispatch(client: &mut Client, chat: &str, action: &Value) -> Result<(), Refused> {
+    client.dispatch(chat, action).await.map_err(|why| match why {
+        Failed::Refused(why) => Exit::machine(why).into(),
+        slow => failed(slow),
+    })
+}
+
+/// Answers a pending request of a session.
+pub(super) async fn reply(ask: Ask, reply: Reply) -> Result<AnsweredRequest, Refused> {
+    let Found { summary, .. } = find(&ask).await?;
+    let mut client = connect(&ask).await?;
+    let now = client.session(&summary.resource).await.map_err(failed)?;
+    let Answering { chat, action, answered } = reply.action(&summary.resource, &now.requests)?;
+    dispatch(&mut client, &chat, &action).await?;
+    Ok(answered)
+}
+
+/// Cancels the running turn of a session.
+pub(super) async fn cancel(ask: Ask, CancelTurn { turn }: CancelTurn) -> Result<CancelledTurn, Refused> {
+    let Found { summary, default_chat } = find(&ask).await?;
+    let session = summary.resource.clone();
+    let mut client = connect(&ask).await?;
+    let chat = client.chat(&default_chat, 1).await.map_err(failed)?;
+    let active = chat.active_turn.filter(|active| turn.as_ref().is_none_or(|turn| active.id == *turn));
+    let active = active.ok_or_else(|| not_running(&session, turn.as_deref()))?;
+    dispatch(&mut client, &default_chat, &cancelling(&active.id, &active.started_at)).await?;
+    Ok(CancelledTurn { session, turn: active.id, cancelled: true })
 }
 
 /// The last turns of a session's default chat, read over a connection of the caller, so that the same grants are checked as
 /// for every other client. One request reads at a time, because turns can be large.
 async fn turns(ask: &Ask, chat: &str, limit: usize) -> Result<(Vec<JsonObject>, bool), Refused> {
-    let failed = |why: Failed| match why {
-        Failed::Refused(why) => Refused::Grant(why),
-        Failed::Slow => Refused::NotReady("The host did not return the turns in time; try again".to_owned()),
-    };
     let closing = |_| Refused::NotReady("The host is closing".to_owned());
     let _turn = ask.control.reads_of_turns.acquire().await.map_err(closing)?;
-    let mut client = Client::open(&ask.control.host.front, ask.caller.clone()).await.map_err(failed)?;
+    let mut client = connect(ask).await?;
     let chat = client.chat(chat, limit).await.map_err(failed)?;
     let (mut turns, mut has_earlier) = last_turns(&chat, limit);
     let mut room = TURNS_LENGTH;

@@ -587,6 +587,17 @@ pub struct RemovedRecord {
     pub removed: bool,
 }
 
+/// Where the API is described.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Pointer {
+    /// The program.
+    pub name: String,
+    /// The path of the OpenAPI document, which needs no token.
+    pub openapi: String,
+    /// The URL of the documentation.
+    pub documentation: String,
+}
+
 /// The OpenAPI 3.1 document of this API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Document {

@@ -2,15 +2,17 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ostler_contract::http::{HeaderMap, HeaderValue};
+use ostler_contract::http::{HeaderMap, HeaderValue, header};
 use ostler_engine::Principal;
 use ostler_protocol::names;
 use ostler_server::{SIGN_IN_LIFETIME, known_bearer};
 
-use super::Refused;
+use url::Url;
+
 use super::page_shapes::{Me, Permissions, RoleGrants, SignIn, SignedIn};
 use super::rows::Ask;
 use super::shapes::Nothing;
+use super::{Refused, openapi};
 use crate::exit::Exit;
 
 /// What a request carries beside its body, and the cookie of its answer.
@@ -31,7 +33,7 @@ pub(super) async fn sign_in(ask: Ask, SignIn { token }: SignIn) -> Result<Signed
     }
     // A user can have the id `root`.
     let user = principal.owner("").unwrap_or_default();
-    let begun = control.sign_ins.begin(&user, token, &ask.page.headers);
+    let begun = control.sign_ins.begin(&user, token, &ask.page.headers, &path_of_page(&ask));
     let (cookie, has_ended) =
         begun.ok_or_else(|| Exit::machine("the sign-in cannot be written as a cookie"))?;
     let _ = ask.page.cookie.set(cookie);
@@ -49,11 +51,22 @@ pub(super) async fn sign_in(ask: Ask, SignIn { token }: SignIn) -> Result<Signed
 }
 
 pub(super) async fn sign_out(ask: Ask, _: Nothing) -> Result<Nothing, Refused> {
-    if let Some(cookie) = ask.control.sign_ins.end(&ask.page.headers) {
+    if let Some(cookie) = ask.control.sign_ins.end(&ask.page.headers, &path_of_page(&ask)) {
         let _ = ask.page.cookie.set(cookie);
     }
     ask.control.host.review_authority();
     Ok(Nothing {})
+}
+
+/// The path below which a page has this host: that of the public URL for its pages, and the root for others, such as those at
+/// the daemon's own address.
+fn path_of_page(ask: &Ask) -> String {
+    let path = openapi::public_path(&ask.control).filter(|path| !path.contains(';'));
+    let public = ask.control.record().ok().and_then(|record| Url::parse(record.public_url.as_deref()?).ok());
+    let origin =
+        ask.page.headers.get(header::ORIGIN).and_then(|origin| Url::parse(origin.to_str().ok()?).ok());
+    let is_public = public.zip(origin).is_some_and(|(public, origin)| public.origin() == origin.origin());
+    path.filter(|_| is_public).unwrap_or_else(|| "/".to_owned())
 }
 
 fn shown(principal: &Principal) -> String {

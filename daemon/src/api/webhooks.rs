@@ -48,6 +48,11 @@ pub(super) async fn log(ask: Ask) -> Result<EndpointLog, Refused> {
 
 pub(super) async fn test(ask: Ask, body: CallEndpoint) -> Result<CalledEndpoint, Refused> {
     let CallEndpoint { id, body } = body;
+    endpoints(&ask)?.find(&id).await?.map_err(Refused::Missing)?;
+    let body = body.map(|body| match body {
+        Value::String(text) => text,
+        value => value.to_string(),
+    });
     run(&ask, WebhookVerb::Test(TestFlags { id, body, follow: false })).await
 }
 

@@ -6,6 +6,7 @@ use ostler_protocol::wire::state::{AutomationEntry, AutomationRunSummary, Automa
 
 use super::Connection;
 use super::follow::outcome;
+use crate::api::list_shapes::INPUT_NEEDED;
 use crate::exit::Exit;
 use crate::log::one_line;
 use ostler_protocol::nearest::did_you_mean;
@@ -47,6 +48,18 @@ impl Connection {
         let action = json!({
             "type": "automation/updateRequested", "resource": automation, "changes": { "enabled": enabled },
         });
+        let subscribed = self.client().subscribe(uri::AUTOMATIONS.to_owned()).await.map_err(super::exit)?;
+        let dispatched = self.dispatch(uri::AUTOMATIONS, object(action)).await;
+        drop(subscribed);
+        dispatched
+    }
+
+    /// Removes an automation with its runs.
+    ///
+    /// # Errors
+    /// Exit 2 with the host's reason when it is rejected.
+    pub async fn remove_automation(&self, automation: &str) -> Result<(), Exit> {
+        let action = json!({ "type": "automation/removed", "resource": automation });
         let subscribed = self.client().subscribe(uri::AUTOMATIONS.to_owned()).await.map_err(super::exit)?;
         let dispatched = self.dispatch(uri::AUTOMATIONS, object(action)).await;
         drop(subscribed);
@@ -128,10 +141,18 @@ pub fn run_json(run: &AutomationRunSummary) -> Value {
     })
 }
 
+/// The state of a row of [`run_json`], as messages name it.
+pub fn run_word(row: &Value) -> &str {
+    match row["waiting"] == true {
+        true => INPUT_NEEDED,
+        false => row["status"].as_str().unwrap_or_default(),
+    }
+}
+
 /// A row of [`run_json`] as a line.
 pub fn run_line(row: &Value) -> String {
     let text = |field: &str| row[field].as_str().unwrap_or_default();
-    let mut line = format!("{} {}, {}", text("run"), text("status"), text("at"));
+    let mut line = format!("{} {}, {}", text("run"), run_word(row), text("at"));
     if let Some(session) = row["session"].as_str() {
         line.push_str(&format!(", session {session}"));
     }

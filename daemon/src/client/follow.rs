@@ -1,16 +1,20 @@
 //! Following a run or a chat: what is there already, then what happens, as one stream of things to show.
 
+use std::collections::HashMap;
+
 use ahp::{ClientEvent, ClientEventStream, SubscriptionEvent};
 use ostler_contract::{Value, json};
-use ostler_protocol::wire::actions::{ActionEnvelope, StateAction};
+use ostler_protocol::wire::actions::{ActionEnvelope, ChatToolCallReadyAction, StateAction};
 use ostler_protocol::wire::state::{
     ActiveTurn, AutomationRunLifecycle, AutomationRunState, ChatState, Message, ResponsePart, SnapshotState,
-    ToolCallState, ToolResultContent, Turn, TurnState,
+    ToolCallPendingConfirmationState, ToolCallState, ToolResultContent, Turn, TurnState,
 };
 use ostler_protocol::{names, uri};
 
+use super::automations::object;
 use super::{Connection, exit, lost};
 use crate::exit::Exit;
+use crate::pending::{PendingRequest, cancelling};
 
 /// What is seen of a run or a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +29,8 @@ pub enum Seen<'a> {
     Answered(&'a str),
     /// A piece of the reply.
     Text(&'a str),
-    /// The turn waits for a person.
-    Waits(&'a str),
+    /// The turn waits for an answer to this.
+    Waits(&'a PendingRequest),
     /// The turn ended.
     Over,
 }
@@ -142,7 +146,7 @@ impl Connection {
             if let (None, Some(session)) = (&chat, &state.primary_session) {
                 see(&Seen::Session(session));
                 let channel = uri::default_chat(session);
-                let mut followed = FollowedChat::default();
+                let mut followed = FollowedChat::of(&channel);
                 match self.client().subscribe(channel.clone()).await {
                     Ok((subscribed, _)) => {
                         if let Some(snapshot) = subscribed.snapshot
@@ -193,14 +197,14 @@ impl Connection {
     ) -> Result<TurnEnd, Exit> {
         let mut events = Events(self.client().events());
         let (state, from) = self.chat(chat).await?;
-        let mut followed = FollowedChat { only: Some(turn.to_owned()), from, ..FollowedChat::default() };
+        let mut followed = FollowedChat { only: Some(turn.to_owned()), from, ..FollowedChat::of(chat) };
         match Named::find(&state, turn) {
             Some(Named::Ended(ended)) => followed.ended(ended, see),
             Some(Named::Active(active)) => {
                 followed.only = Some(active.id.clone());
                 followed.active(active, see);
             }
-            Some(Named::Waiting) => {}
+            Some(Named::Waiting(_)) => {}
             None => return Err(Exit::machine(format!("{chat} has no turn {turn}"))),
         }
         while !followed.over {
@@ -225,7 +229,7 @@ impl Connection {
     ) -> Result<(), Exit> {
         let mut events = Events(self.client().events());
         let (state, from) = self.chat(chat).await?;
-        let mut followed = FollowedChat { from, ..FollowedChat::default() };
+        let mut followed = FollowedChat { from, ..FollowedChat::of(chat) };
         followed.last(&state, see);
         let mut runs = state.active_turn.is_some();
         while runs || !until_idle {
@@ -237,6 +241,28 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// Cancels a turn of a chat, or the message of one that waits; of no named one, the turn that runs. Returns the turn, or
+    /// `None` if it does not run.
+    ///
+    /// # Errors
+    /// Exit 2 when there is no such chat or the host rejects it, exit 1 when the connection ends.
+    pub async fn cancel_turn(&self, chat: &str, turn: Option<&str>) -> Result<Option<String>, Exit> {
+        let (state, _) = self.chat(chat).await?;
+        let named = match turn {
+            Some(turn) => Named::find(&state, turn),
+            None => state.active_turn.as_ref().map(Named::Active),
+        };
+        let (id, action) = match named {
+            Some(Named::Active(active)) => (active.id.as_str(), cancelling(&active.id, &active.started_at)),
+            Some(Named::Waiting(id)) => {
+                (id, json!({ "type": "chat/pendingMessageRemoved", "kind": "queued", "id": id }))
+            }
+            Some(Named::Ended(_)) | None => return Ok(None),
+        };
+        self.dispatch(chat, object(action)).await?;
+        Ok(Some(id.to_owned()))
     }
 
     /// Subscribes to a chat; returns its state and the number it was taken at.
@@ -260,8 +286,8 @@ pub enum Named<'a> {
     Ended(&'a Turn),
     /// It runs.
     Active(&'a ActiveTurn),
-    /// Its message waits for the turns before it.
-    Waiting,
+    /// Its message, of this id, waits for the turns before it.
+    Waiting(&'a str),
 }
 
 impl<'a> Named<'a> {
@@ -275,7 +301,8 @@ impl<'a> Named<'a> {
             return Some(Self::Active(active));
         }
         let mut waiting = state.queued_messages.iter().flatten();
-        waiting.any(|queued| is(&queued.id, &queued.message)).then_some(Self::Waiting)
+        let queued = waiting.find(|queued| is(&queued.id, &queued.message));
+        queued.map(|queued| Self::Waiting(&queued.id))
     }
 }
 
@@ -287,6 +314,10 @@ fn called(message: &Message) -> Option<&str> {
 /// How far a followed chat has been printed.
 #[derive(Debug, Default)]
 struct FollowedChat {
+    /// Its URI.
+    uri: String,
+    /// The calls that have begun, by id, with the names of their tools.
+    calls: HashMap<String, (String, String)>,
     /// The one turn that is followed.
     only: Option<String>,
     /// Actions up to this number are in the snapshot.
@@ -296,6 +327,10 @@ struct FollowedChat {
 }
 
 impl FollowedChat {
+    fn of(uri: &str) -> Self {
+        Self { uri: uri.to_owned(), ..Self::default() }
+    }
+
     /// Shows the turn that runs, or else the last one.
     fn last(&mut self, state: &ChatState, see: &mut impl FnMut(&Seen<'_>)) {
         match (&state.active_turn, state.turns.last()) {
@@ -325,8 +360,29 @@ impl FollowedChat {
         turn.response_parts.iter().for_each(|part| self.part(part, see));
     }
 
+    /// The call that an action made ready, which waits for approval.
+    fn pending(&self, ready: &ChatToolCallReadyAction) -> ToolCallPendingConfirmationState {
+        let (tool_name, display_name) = self.calls.get(&ready.tool_call_id).cloned().unwrap_or_default();
+        ToolCallPendingConfirmationState {
+            tool_call_id: ready.tool_call_id.clone(),
+            tool_name,
+            display_name,
+            intention: ready.intention.clone(),
+            contributor: ready.contributor.clone(),
+            meta: ready.meta.clone(),
+            invocation_message: ready.invocation_message.clone(),
+            tool_input: ready.tool_input.clone(),
+            confirmation_title: ready.confirmation_title.clone(),
+            risk_assessment: ready.risk_assessment.clone(),
+            edits: ready.edits.clone(),
+            editable: ready.editable,
+            options: ready.options.clone(),
+        }
+    }
+
     fn begins(&mut self, turn: &str, text: &str, see: &mut impl FnMut(&Seen<'_>)) {
         self.over = false;
+        self.calls.clear();
         self.end = TurnEnd { turn: turn.to_owned(), ..TurnEnd::default() };
         see(&Seen::Asked(text));
     }
@@ -354,9 +410,14 @@ impl FollowedChat {
                     ToolCallState::Completed(call) => {
                         answered(call.content.as_deref().unwrap_or_default(), see);
                     }
-                    ToolCallState::PendingConfirmation(_) => see(&Seen::Waits(APPROVAL)),
+                    ToolCallState::PendingConfirmation(call) => {
+                        see(&Seen::Waits(&PendingRequest::of_call(&self.uri, &self.end.turn, call)));
+                    }
                     _ => {}
                 }
+            }
+            ResponsePart::InputRequest(part) if part.response.is_none() => {
+                see(&Seen::Waits(&PendingRequest::of_questions(&self.uri, &part.request)));
             }
             _ => {}
         }
@@ -380,12 +441,20 @@ impl FollowedChat {
             StateAction::ChatTurnStarted(turn) => self.begins(&turn.turn_id, &turn.message.text, see),
             StateAction::ChatResponsePart(part) => self.part(&part.part, see),
             StateAction::ChatDelta(delta) => self.text(&delta.content, see),
-            StateAction::ChatToolCallStart(call) => see(&Seen::Called(&call.tool_name)),
-            StateAction::ChatToolCallReady(call) if call.confirmed.is_none() => see(&Seen::Waits(APPROVAL)),
+            StateAction::ChatToolCallStart(call) => {
+                let names = (call.tool_name.clone(), call.display_name.clone());
+                self.calls.insert(call.tool_call_id.clone(), names);
+                see(&Seen::Called(&call.tool_name));
+            }
+            StateAction::ChatToolCallReady(ready) if ready.confirmed.is_none() => {
+                let call = self.pending(ready);
+                see(&Seen::Waits(&PendingRequest::of_call(&self.uri, &ready.turn_id, &call)));
+            }
             StateAction::ChatInputRequested(asked) => {
-                see(&Seen::Waits(asked.request.message.as_deref().unwrap_or(INPUT)));
+                see(&Seen::Waits(&PendingRequest::of_questions(&self.uri, &asked.request)));
             }
             StateAction::ChatToolCallComplete(done) => {
+                self.calls.remove(&done.tool_call_id);
                 answered(done.result.content.as_deref().unwrap_or_default(), see);
             }
             StateAction::ChatTurnComplete(_) => self.ends("complete", None, see),
@@ -400,9 +469,6 @@ impl FollowedChat {
         }
     }
 }
-
-const APPROVAL: &str = "a client has to approve this tool call";
-const INPUT: &str = "a client has to answer a question";
 
 fn answered(content: &[ToolResultContent], see: &mut impl FnMut(&Seen<'_>)) {
     for part in content {

@@ -5,6 +5,7 @@ use std::io::Write;
 use super::follow::Seen;
 use crate::answer::Common;
 use crate::log::{is_hidden, one_line};
+use crate::pending::prefixed;
 
 /// How much of a message is printed on one line.
 const LINE: usize = 100;
@@ -37,7 +38,7 @@ impl Screen {
     pub fn see(&mut self, seen: &Seen<'_>) {
         match seen {
             Seen::Session(session) => self.line(format_args!("session {session}")),
-            Seen::Asked(text) => self.line(format_args!("> {}", first_line(text))),
+            Seen::Asked(text) => prefixed("> ", text).iter().for_each(|line| self.line(line)),
             Seen::Called(tool) => self.line(format_args!("[tool {}]", one_line(tool))),
             Seen::Answered(text) => {
                 for line in text.lines() {
@@ -45,7 +46,7 @@ impl Screen {
                 }
             }
             Seen::Text(text) => self.text(text),
-            Seen::Waits(why) => self.line(format_args!("[waiting: {}]", one_line(why))),
+            Seen::Waits(request) => request.lines().iter().for_each(|line| self.line(line)),
             Seen::Over => self.end_text(),
         }
     }

@@ -8,6 +8,7 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use super::folder::Folder;
+use crate::announce::skipped_of;
 use crate::config::FILE;
 use crate::exit::Exit;
 use crate::process::{self, Signal};
@@ -58,7 +59,7 @@ impl Daemon {
             .map(str::to_owned)
             .ok_or_else(|| failed(announced.clone()))?;
         while let Ok(Some(line)) = out.next_line().await {
-            if line.starts_with("skipped: ") {
+            if skipped_of(&line).is_some() {
                 return Err(failed(line));
             }
             // The last line of the announcement.

@@ -69,7 +69,7 @@ fn see(seen: &Seen<'_>) {
             write("     ");
         }
         Seen::Text(text) => write(text),
-        Seen::Waits(why) => step(format!("   [waiting: {why}]")),
+        Seen::Waits(request) => request.lines().iter().for_each(|line| step(format!("   {line}"))),
         Seen::Over => step(""),
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ostler_contract::JsonObject;
 use ostler_engine::users::UsersFile;
 use ostler_plugin_postgres::{Direct, NAME, Status, remedy};
+use ostler_protocol::names;
 
 use super::{Check, disk};
 pub(super) use crate::database::options;
@@ -26,7 +27,10 @@ pub(super) async fn check(
         Err(why) => {
             let fix = match remedy(&why) {
                 Some(remedy) => remedy.to_owned(),
-                None => format!("correct the options of {NAME}, or start the server; see docs/postgres.md"),
+                None => format!(
+                    "correct the options of {NAME}, or start the server; see {}",
+                    names::page("postgres")
+                ),
             };
             return failed(why.message, &fix);
         }

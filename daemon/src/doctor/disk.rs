@@ -11,6 +11,7 @@ use ostler_engine::users::UsersFile;
 use ostler_ports::{DiskProbe, FileVault, StateDb, free_space};
 
 use super::Check;
+use crate::address_problem::AddressProblem;
 use crate::api::cluster_shapes::{ClusterStatus, Ready};
 use crate::client::Connection;
 use crate::config::{ConfigFiles, Folders};
@@ -245,19 +246,10 @@ async fn free(what: &'static str, address: SocketAddr) -> Check {
     match tokio::net::TcpListener::bind(address).await {
         Ok(_) if address.port() == 0 => Check::ok(what, format!("a free port on {}", address.ip())),
         Ok(_) => Check::ok(what, format!("{address} is free")),
-        Err(error) if error.kind() == ErrorKind::AddrInUse => Check::error(
-            what,
-            format!("{address} is in use by another program"),
-            format!(
-                "stop it (find it with ss -ltnp 'sport = :{}'), or choose another port with \"port\" in the configuration or --port",
-                address.port()
-            ),
-        ),
-        Err(error) => Check::error(
-            what,
-            format!("cannot listen on {address}: {error}"),
-            "choose another address with \"host\" and \"port\" in the configuration, or --host and --port",
-        ),
+        Err(error) => {
+            let AddressProblem { found, fix } = AddressProblem::of(address, &error);
+            Check::error(what, format!("cannot listen on {found}"), fix)
+        }
     }
 }
 

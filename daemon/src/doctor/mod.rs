@@ -9,6 +9,7 @@ mod vault;
 use ostler_contract::problems::ProblemKind;
 use ostler_contract::{Value, json};
 use ostler_engine::LocalSystem;
+use ostler_protocol::names;
 use ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;
 
 use crate::answer::{Answer, Common};
@@ -205,7 +206,7 @@ fn configuration(
     let files = match at.files() {
         Ok(files) => files,
         Err(why) => {
-            let fix = "correct the file; docs/configuration.md describes every key";
+            let fix = format!("correct the file; every key: {}", names::page("configuration"));
             return (None, None, vec![Check::error(WHAT, why.to_string(), fix)]);
         }
     };

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use ostler_engine::users::{Kind, UsersFile};
+use ostler_protocol::names;
 
 use super::Check;
 use crate::notify;
@@ -16,7 +17,7 @@ pub(super) fn rules(settings: &Settings, users: Option<&Result<UsersFile, String
         Ok(rules) if rules.0.is_empty() => return Vec::new(),
         Ok(rules) => rules,
         Err(why) => {
-            let fix = "correct the file; docs/notifications.md describes it";
+            let fix = format!("correct the file; its form: {}", names::page("notifications"));
             return vec![Check::error(WHAT, why, fix)];
         }
     };

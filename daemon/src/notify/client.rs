@@ -51,8 +51,8 @@ impl Client {
     ///
     /// # Errors
     /// The host does not answer.
-    pub async fn open(front: &Arc<Front>, principal: Principal) -> Result<Self, Failed> {
-        let connection = Connection::open(front, principal, WayIn::NotificationLink);
+    pub async fn open(front: &Arc<Front>, principal: Principal, way: WayIn) -> Result<Self, Failed> {
+        let connection = Connection::open(front, principal, way);
         let name = format!("{CLIENT}-{}", uuid::Uuid::new_v4().simple());
         let mut client = Self { connection, items: Vec::new(), next: 1, name: name.clone() };
         let versions = ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;

@@ -6,11 +6,11 @@
 //! any other client would.
 
 pub(crate) mod client;
-mod elsewhere;
+pub(crate) mod elsewhere;
 mod file;
 mod links;
 mod page;
-mod request;
+pub(crate) mod request;
 pub mod rules;
 pub mod send;
 mod serve;

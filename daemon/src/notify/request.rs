@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use ostler_contract::{JsonObject, Value, json};
+use ostler_protocol::names;
 use ostler_protocol::wire::common::StringOrMarkdown;
 use ostler_protocol::wire::state::{
-    ChatInputQuestion, ConfirmationOptionKind, SessionInputRequest, SessionState, ToolCallConfirmationState,
-    ToolInput,
+    ChatInputQuestion, ChatInputRequest, ConfirmationOptionKind, SessionInputRequest, SessionState,
+    ToolCallConfirmationState, ToolCallPendingConfirmationState, ToolInput,
 };
 use ring::digest::{SHA256, digest};
 
@@ -72,6 +73,8 @@ pub struct Approval {
     pub files: Vec<String>,
     /// The options; without any, the call is approved or denied.
     pub options: Vec<Choice>,
+    /// Whether only an option approves the call.
+    pub needs_option: bool,
 }
 
 /// An option to choose.
@@ -102,7 +105,8 @@ pub struct Questions {
 /// One question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    id: String,
+    /// Its id.
+    pub id: String,
     /// Its title.
     pub title: Option<String>,
     /// The text of the question.
@@ -192,36 +196,11 @@ impl Request {
                 let ToolCallConfirmationState::PendingConfirmation(call) = &asked.tool_call else {
                     return None;
                 };
-                let files = call.edits.as_ref().and_then(|edits| serde_json::to_value(edits).ok());
-                let options = call.options.iter().flatten().map(|option| Choice {
-                    id: option.id.clone(),
-                    label: option.label.clone(),
-                    description: None,
-                    favoured: option.kind != ConfirmationOptionKind::Deny,
-                });
-                let message = plain(&call.invocation_message);
-                let approval = Approval {
-                    turn: asked.turn_id.clone(),
-                    call: call.tool_call_id.clone(),
-                    tool: call.display_name.clone(),
-                    // Many agents have one title for both.
-                    title: call.confirmation_title.as_ref().map(plain).filter(|title| *title != message),
-                    message,
-                    intention: call.intention.clone(),
-                    input: call.tool_input.as_ref().map(input),
-                    files: files.as_ref().map(file_names).unwrap_or_default(),
-                    options: options.collect(),
-                };
+                let approval = Approval::of(&asked.turn_id, call);
                 (&asked.id, &asked.chat, Asks::Approval(approval))
             }
             SessionInputRequest::ChatInput(asked) => {
-                let questions = asked.request.questions.iter().flatten().filter_map(question);
-                let questions = Questions {
-                    request: asked.request.id.clone(),
-                    message: asked.request.message.clone(),
-                    url: asked.request.url.clone(),
-                    questions: questions.collect(),
-                };
+                let questions = Questions::of(&asked.request);
                 (&asked.id, &asked.chat, Asks::Questions(questions))
             }
             SessionInputRequest::ToolAuthentication(asked) => {
@@ -233,6 +212,16 @@ impl Request {
             SessionInputRequest::Unknown(_) => return None,
         };
         Some(Self { id: id.clone(), chat: chat.clone(), asks, digest })
+    }
+
+    /// Returns whether an id names the request: its own, or that of its call or of its questions.
+    pub fn is_named(&self, id: &str) -> bool {
+        self.id == id
+            || match &self.asks {
+                Asks::Approval(approval) => approval.call == id,
+                Asks::Questions(questions) => questions.request == id,
+                Asks::Elsewhere(_) => false,
+            }
     }
 
     /// Returns the kind of the request, one of [`KINDS`].
@@ -279,6 +268,35 @@ impl Request {
 }
 
 impl Approval {
+    /// Reads a pending call of a turn.
+    pub fn of(turn: &str, call: &ToolCallPendingConfirmationState) -> Self {
+        let files = call.edits.as_ref().and_then(|edits| serde_json::to_value(edits).ok());
+        let options = call.options.iter().flatten().map(|option| Choice {
+            id: option.id.clone(),
+            label: option.label.clone(),
+            description: None,
+            favoured: option.kind != ConfirmationOptionKind::Deny,
+        });
+        let message = plain(&call.invocation_message);
+        Self {
+            turn: turn.to_owned(),
+            call: call.tool_call_id.clone(),
+            tool: call.display_name.clone(),
+            // Many agents have one title for both.
+            title: call.confirmation_title.as_ref().map(plain).filter(|title| *title != message),
+            message,
+            intention: call.intention.clone(),
+            input: call.tool_input.as_ref().map(input),
+            files: files.as_ref().map(file_names).unwrap_or_default(),
+            options: options.collect(),
+            needs_option: call
+                .meta
+                .as_ref()
+                .and_then(|meta| meta.get(&names::meta_key("optionNeeded")))
+                .is_some_and(|needed| *needed == true),
+        }
+    }
+
     fn action(&self, answer: &str) -> Result<Value, String> {
         let option = answer.strip_prefix("option:");
         let option = match option {
@@ -311,6 +329,16 @@ impl Approval {
 }
 
 impl Questions {
+    /// Reads a request for answers.
+    pub fn of(request: &ChatInputRequest) -> Self {
+        Self {
+            request: request.id.clone(),
+            message: request.message.clone(),
+            url: request.url.clone(),
+            questions: request.questions.iter().flatten().filter_map(question).collect(),
+        }
+    }
+
     fn action(&self, answer: &str, form: &Form) -> Result<Value, String> {
         let mut action = json!({ "type": "chat/inputCompleted", "requestId": self.request });
         match answer {

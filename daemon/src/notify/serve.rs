@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ostler_contract::http::{BodyError, HeaderValue, Method, Request, Response, StatusCode, header};
 use ostler_engine::Principal;
 use ostler_protocol::grants::Grant;
+use ostler_protocol::origins::WayIn;
 use ostler_server::{Guard, HostNames, Mount};
 
 use super::client::{Client, Failed, Now};
@@ -171,7 +172,7 @@ async fn watcher(notify: &Notify, principal: &Principal) -> Result<Client, Endin
     for grant in [Grant::of("session", "state"), Grant::of("chat", "answer")] {
         gate.require(principal, &grant).map_err(|why| denied(why.message))?;
     }
-    Client::open(&notify.host.front, gate.root()).await.map_err(|_| slow())
+    Client::open(&notify.host.front, gate.root(), WayIn::NotificationLink).await.map_err(|_| slow())
 }
 
 fn around(notify: &Notify, link: &Link, now: Now, problem: Option<String>) -> RequestDetails {
@@ -218,7 +219,8 @@ async fn post(notify: &Arc<Notify>, link: &Arc<Link>, request: Request) -> Resul
         Ok(action) => action,
         Err(problem) => return again(problem, now),
     };
-    let mut client = Client::open(&notify.host.front, principal).await.map_err(|_| slow())?;
+    let mut client =
+        Client::open(&notify.host.front, principal, WayIn::NotificationLink).await.map_err(|_| slow())?;
     // The link is used up before the answer is sent, so the answer is never sent twice.
     let taken = notify.change(link, State::Open, State::Used).await;
     match taken {

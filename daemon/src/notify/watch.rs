@@ -11,6 +11,7 @@ use ostler_contract::read::Read;
 use ostler_engine::Principal;
 use ostler_engine::sessions::InputChange;
 use ostler_protocol::grants::Grant;
+use ostler_protocol::origins::WayIn;
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::SessionStatus;
 use tokio::sync::broadcast::Receiver;
@@ -116,7 +117,9 @@ async fn scan(notify: Arc<Notify>) {
         .collect();
     for session in sessions {
         let root = notify.host.access.gate.root();
-        let Ok(mut client) = Client::open(&notify.host.front, root).await else { return };
+        let Ok(mut client) = Client::open(&notify.host.front, root, WayIn::NotificationLink).await else {
+            return;
+        };
         let Ok(now) = client.session(&session).await else { continue };
         for request in now.requests {
             notify.asked(session.clone(), request.id);
@@ -310,7 +313,7 @@ impl Notify {
     /// Returns the current request with its session's title, or `None` if it no longer waits.
     async fn request(&self, session: &str, id: &str) -> Option<(String, Request)> {
         let root = self.host.access.gate.root();
-        let mut client = Client::open(&self.host.front, root).await.ok()?;
+        let mut client = Client::open(&self.host.front, root, WayIn::NotificationLink).await.ok()?;
         let now = client.session(session).await.ok()?;
         let request = now.requests.into_iter().find(|request| request.id == id)?;
         Some((now.title, request))

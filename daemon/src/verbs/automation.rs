@@ -1,25 +1,36 @@
 //! `ostler automation …`: the automations of the running daemon, and their runs.
 
+use std::collections::HashSet;
+
 use clap::Subcommand;
 use ostler_contract::{Value, json};
 use ostler_engine::next_times;
 use ostler_protocol::run_list::{Run, RunFilter, RunList};
-use ostler_protocol::wire::state::{AutomationEntry, AutomationTrigger};
+use ostler_protocol::wire::state::{
+    AutomationEntry, AutomationRunSummary, AutomationTrigger, SessionSummary,
+};
+use serde::Deserialize as _;
 
+use super::ask;
 use crate::answer::Answer;
+use crate::api::list_shapes::{INPUT_NEEDED, SESSIONS, Session, SessionFilter, SessionList, WAITING};
 use crate::client::Connection;
-use crate::client::automations::{id_of, run_json, run_line, triggers};
-use crate::client::screen::Screen;
+use crate::client::automations::{id_of, run_json, run_line, run_word, triggers};
+use crate::client::follow::outcome;
+use crate::client::screen::{Screen, first_line};
 use crate::exit::Exit;
 use crate::log::one_line;
 use crate::place::Place;
 use crate::query_flags::QueryFlags;
+use crate::remote::Remote;
 
 /// How many of the next times of an automation are shown.
 const NEXT: usize = 3;
 
 /// The command of the protocol that lists runs.
 const RUNS: &str = "x-ostler/runs/list";
+/// The state of a run whose turn has not ended.
+const RUNNING: &str = "running";
 
 /// The `ostler automation` commands.
 #[derive(Debug, Clone, Subcommand)]
@@ -46,6 +57,14 @@ pub enum AutomationVerb {
         /// Id or URI of the automation
         id: String,
     },
+    /// Remove an automation with its runs
+    Rm {
+        /// Id or URI of the automation
+        id: String,
+        /// Skip the confirmation prompt
+        #[arg(long)]
+        yes: bool,
+    },
     /// Disable the triggers of an automation
     Disable {
         /// Id or URI of the automation
@@ -64,6 +83,7 @@ pub async fn automation(at: &Place, verb: AutomationVerb) -> Result<Answer, Exit
         AutomationVerb::Show { id } => show(&daemon().await?, &id).await,
         AutomationVerb::Runs(QueryFlags(filter)) => runs(at, &filter).await,
         AutomationVerb::Run { id, follow } => run(at, &daemon().await?, &id, follow).await,
+        AutomationVerb::Rm { id, yes } => rm(at, &daemon().await?, &id, yes).await,
         AutomationVerb::Enable { id } => enable(&daemon().await?, &id, true).await,
         AutomationVerb::Disable { id } => enable(&daemon().await?, &id, false).await,
     }
@@ -71,11 +91,13 @@ pub async fn automation(at: &Place, verb: AutomationVerb) -> Result<Answer, Exit
 
 async fn list(daemon: &Connection) -> Result<Answer, Exit> {
     let mut entries = daemon.automations().await?;
+    let states = entries.iter().filter_map(|entry| Some(outcome(&entry.runs.first()?.lifecycle).0));
+    let waiting = waiting(daemon, states).await?;
     entries.sort_by(|one, other| id_of(one).cmp(id_of(other)));
     let (mut lines, mut rows) = (Vec::new(), Vec::new());
     for entry in &entries {
         let definition = &entry.definition;
-        let last = entry.runs.first().map(run_json);
+        let last = entry.runs.first().map(|run| run_row(run, &waiting));
         let mut line = format!("{}: {}", id_of(entry), definition.title);
         if !definition.enabled {
             line.push_str(", disabled");
@@ -90,7 +112,7 @@ async fn list(daemon: &Connection) -> Result<Answer, Exit> {
         }
         if let Some(last) = &last {
             let text = |field: &str| last[field].as_str().unwrap_or_default().to_owned();
-            line.push_str(&format!(", last run {} {}", text("status"), text("at")));
+            line.push_str(&format!(", last run {} {}", run_word(last), text("at")));
         }
         lines.push(line);
         rows.push(json!({
@@ -119,7 +141,9 @@ async fn show(daemon: &Connection, name: &str) -> Result<Answer, Exit> {
         lines.push(format!("next runs {}", next.join(", ")));
     }
     lines.extend(definition.message.text.trim_end().lines().map(|line| format!("> {line}")));
-    let runs: Vec<Value> = entry.runs.iter().take(5).map(run_json).collect();
+    let shown_runs = || entry.runs.iter().take(5);
+    let waiting = waiting(daemon, shown_runs().map(|run| outcome(&run.lifecycle).0)).await?;
+    let runs: Vec<Value> = shown_runs().map(|run| run_row(run, &waiting)).collect();
     lines.extend(runs.iter().map(run_line));
     let mut shown = serde_json::to_value(&entry).unwrap_or_default();
     shown["id"] = id_of(&entry).into();
@@ -145,8 +169,12 @@ fn next_runs(entry: &AutomationEntry, now: jiff::Timestamp) -> Vec<String> {
 
 async fn runs(at: &Place, filter: &RunFilter) -> Result<Answer, Exit> {
     let named = filter.automation.as_deref();
-    let list: RunList = match at.remote()? {
-        Some(remote) => remote.get_selected("/api/runs", filter).await?,
+    let (list, waiting): (RunList, _) = match at.remote()? {
+        Some(remote) => {
+            let list = remote.get_selected("/api/runs", filter).await?;
+            let waiting = waiting_elsewhere(&remote, &list).await?;
+            (list, waiting)
+        }
         None => {
             let daemon = Connection::required(at).await?;
             let listed = daemon.request(RUNS, json!(filter)).await?;
@@ -156,10 +184,12 @@ async fn runs(at: &Place, filter: &RunFilter) -> Result<Answer, Exit> {
                 // The runs of an automation whose file was removed are still listed.
                 daemon.automation(name).await?;
             }
-            list
+            let waiting = waiting(&daemon, list.runs.iter().map(|run| &*run.state)).await?;
+            (list, waiting)
         }
     };
-    let mut lines: Vec<String> = list.runs.iter().map(|run| listed_line(run, named.is_none())).collect();
+    let mut lines: Vec<String> =
+        list.runs.iter().map(|run| listed_line(run, named.is_none(), &waiting)).collect();
     let is_whole = RunFilter { automation: None, limit: None, ..filter.clone() } == RunFilter::default();
     if lines.is_empty() && list.next.is_none() {
         lines.push(match named.filter(|_| is_whole) {
@@ -168,17 +198,34 @@ async fn runs(at: &Place, filter: &RunFilter) -> Result<Answer, Exit> {
         });
     }
     let names: Vec<String> = list.runs.iter().map(|run| run.uri.clone()).collect();
-    let answer = Answer::new(lines, json!(list)).named(names);
+    let mut json = json!(list);
+    for run in json["runs"].as_array_mut().into_iter().flatten() {
+        if run["session"].as_str().is_some_and(|session| waiting.contains(session)) && run["state"] == RUNNING
+        {
+            run["waiting"] = true.into();
+        }
+    }
+    let answer = Answer::new(lines, json).named(names);
     Ok(match &list.next {
         Some(next) => answer.note(format!("there may be older runs; list them with: --cursor {next}")),
         None => answer,
     })
 }
 
+/// A run as a row, with whether its session waits for input.
+fn run_row(run: &AutomationRunSummary, waiting: &HashSet<String>) -> Value {
+    let mut row = run_json(run);
+    if state_word(outcome(&run.lifecycle).0, run.primary_session.as_deref(), waiting) == INPUT_NEEDED {
+        row["waiting"] = true.into();
+    }
+    row
+}
+
 /// A run as a line.
-fn listed_line(run: &Run, names_automation: bool) -> String {
+fn listed_line(run: &Run, names_automation: bool, waiting: &HashSet<String>) -> String {
     let at = run.ended_at.as_ref().or(run.started_at.as_ref()).unwrap_or(&run.accepted_at);
-    let mut line = format!("{} {}, {at}", run.uri, run.state);
+    let state = state_word(&run.state, run.session.as_deref(), waiting);
+    let mut line = format!("{} {state}, {at}", run.uri);
     if names_automation {
         line.push_str(&format!(", automation {}", run.automation));
     }
@@ -204,6 +251,55 @@ async fn run(at: &Place, daemon: &Connection, name: &str, follow: bool) -> Resul
     let mut answer = Answer::new([end.line()], end.json()).named([run]);
     answer.code = u8::from(!end.completed());
     Ok(answer)
+}
+
+async fn rm(at: &Place, daemon: &Connection, name: &str, yes: bool) -> Result<Answer, Exit> {
+    let entry = daemon.automation(name).await?;
+    let id = id_of(&entry);
+    ask::sure(at, yes, &format!("Remove automation {id} ({})?", first_line(&entry.definition.title)))?;
+    daemon.remove_automation(&entry.resource).await?;
+    let json = json!({ "id": id, "resource": entry.resource, "removed": true });
+    Ok(Answer::new([format!("Removed {id} with its runs.")], json).named([id]))
+}
+
+/// The sessions that wait for input, if any of these runs is running. Asked for once, and only then.
+async fn waiting(
+    daemon: &Connection,
+    mut states: impl Iterator<Item = &str>,
+) -> Result<HashSet<String>, Exit> {
+    if !states.any(|state| state == RUNNING) {
+        return Ok(HashSet::new());
+    }
+    let waits = |row: &Value| {
+        SessionSummary::deserialize(row).is_ok_and(|row| Session::of(&row, None).state == WAITING)
+    };
+    let rows = daemon.sessions(usize::MAX, waits).await?;
+    Ok(rows.iter().filter_map(|row| row["resource"].as_str().map(str::to_owned)).collect())
+}
+
+/// The same, over the HTTP API.
+async fn waiting_elsewhere(remote: &Remote, list: &RunList) -> Result<HashSet<String>, Exit> {
+    let mut found = HashSet::new();
+    if !list.runs.iter().any(|run| run.state == RUNNING) {
+        return Ok(found);
+    }
+    let mut filter = SessionFilter { waiting: Some(true), limit: Some(500), ..SessionFilter::default() };
+    loop {
+        let page: SessionList = remote.get_selected(SESSIONS, &filter).await?;
+        found.extend(page.sessions.into_iter().map(|session| session.uri));
+        filter.cursor = page.next;
+        if filter.cursor.is_none() {
+            return Ok(found);
+        }
+    }
+}
+
+/// The state of a run, as messages name it.
+fn state_word<'a>(state: &'a str, session: Option<&str>, waiting: &HashSet<String>) -> &'a str {
+    match session.is_some_and(|session| waiting.contains(session)) {
+        true if state == RUNNING => INPUT_NEEDED,
+        _ => state,
+    }
 }
 
 async fn enable(daemon: &Connection, name: &str, enabled: bool) -> Result<Answer, Exit> {

@@ -8,6 +8,7 @@ use clap::Args;
 use ostler_contract::json;
 use ostler_loader::PluginConfig;
 use ostler_ports::atomic;
+use ostler_protocol::names;
 
 use crate::answer::Answer;
 use crate::backup::{self, BackupSummary, Restored};
@@ -222,11 +223,10 @@ pub async fn restore(at: &Place, flags: RestoreFlags) -> Result<Answer, Exit> {
         lines.push(format!("Install its plugin packages: npm install --prefix {config}"));
     }
     if at.files().is_ok_and(|files| database::options(&files).is_some()) {
-        lines.push(
-            "Its sessions, automations, records, secrets, users, policies and usage are in PostgreSQL, which this did not restore: see \
-             docs/postgres.md"
-                .to_owned(),
-        );
+        lines.push(format!(
+            "Its sessions, automations, records, secrets, users, policies and usage are in PostgreSQL, which this did not restore: see {}",
+            names::page("postgres")
+        ));
     }
     let program = at.common.program();
     lines.push(format!("Next: {program} doctor, then {program} start"));

@@ -1,27 +1,46 @@
 //! `ostler session …`: the sessions of the running daemon.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use ostler_contract::{Value, json};
 use ostler_protocol::uri;
-use ostler_protocol::wire::state::SessionSummary;
+use ostler_protocol::wire::state::{SessionState, SessionSummary};
 use serde::Deserialize as _;
+
+use tokio::time::Instant;
 
 use super::ask;
 use crate::answer::{Answer, json_line};
 use crate::api::list_shapes::{
-    NO_CURSOR, NO_SESSION, PAGE, SESSION, SESSIONS, Session, SessionDetail, SessionDetails, SessionFilter,
-    SessionList, WAITING, cursor, last_turns, place,
+    INPUT_NEEDED, NO_CURSOR, NO_SESSION, PAGE, SESSION, SESSIONS, Session, SessionDetail, SessionDetails,
+    SessionFilter, SessionList, WAITING, cursor, last_turns, place,
 };
 use crate::client::Connection;
 use crate::client::automations::object;
+use crate::client::follow::{Seen, TurnEnd};
 use crate::client::screen::{Screen, first_line};
 use crate::client::sessions::named;
 use crate::exit::Exit;
+use crate::notify::request::Request;
+use crate::pending::{
+    AnswerRequest, AnsweredRequest, Answering, ApproveRequest, CancelTurn, CancelledTurn, PendingRequest,
+    RejectRequest, Reply, not_running, prefixed,
+};
 use crate::place::Place;
 use crate::query_flags::QueryFlags;
 use crate::remote::Remote;
+use crate::signals::Interrupts;
+
+/// The exit code of a command that an interrupt ended.
+const INTERRUPTED: u8 = 130;
+/// How long a command that was interrupted waits for a second interrupt.
+const LEAVES_WITHIN: Duration = Duration::from_secs(3);
+
+/// A message is sent to a session, or to a new one.
+const SEND_USAGE: &str =
+    "ostler session send [OPTIONS] <SESSION> [TEXT]\n       ostler session send [OPTIONS] --new [TEXT]";
 
 /// The `ostler session` commands.
 #[derive(Debug, Clone, Subcommand)]
@@ -37,6 +56,7 @@ pub enum SessionVerb {
         turns: usize,
     },
     /// Send a message and stream the reply
+    #[command(override_usage = SEND_USAGE)]
     Send(SendFlags),
     /// Stream the events of a session
     Follow {
@@ -45,6 +65,50 @@ pub enum SessionVerb {
         /// Exit when no turn is running
         #[arg(long)]
         until_idle: bool,
+    },
+    /// Approve the tool call that a session waits for
+    Approve {
+        /// URI, id or unique id prefix of the session
+        session: String,
+        /// Id of the request [default: the only one]
+        #[arg(long, value_name = "ID")]
+        request: Option<String>,
+        /// Option that approves the call [default: approve this call only]
+        #[arg(long, value_name = "ID")]
+        option: Option<String>,
+    },
+    /// Reject the tool call, or decline the question, that a session waits for
+    Reject {
+        /// URI, id or unique id prefix of the session
+        session: String,
+        /// Id of the request [default: the only one]
+        #[arg(long, value_name = "ID")]
+        request: Option<String>,
+        /// Option that rejects the call [default: reject this call only]
+        #[arg(long, value_name = "ID")]
+        option: Option<String>,
+        /// Why the call is rejected
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Answer the question that a session waits for
+    Answer {
+        /// URI, id or unique id prefix of the session
+        session: String,
+        /// Answer; with several questions, <QUESTION>=<ANSWER> (repeatable)
+        #[arg(value_name = "ANSWER")]
+        answers: Vec<String>,
+        /// Id of the request [default: the only one]
+        #[arg(long, value_name = "ID")]
+        request: Option<String>,
+    },
+    /// Cancel the running turn of a session
+    Cancel {
+        /// URI, id or unique id prefix of the session
+        session: String,
+        /// Id of the turn [default: the running one]
+        #[arg(long, value_name = "ID")]
+        turn: Option<String>,
     },
     /// Dispose of a session
     Dispose {
@@ -59,7 +123,7 @@ pub enum SessionVerb {
 /// The flags of `ostler session send`.
 #[derive(Debug, Clone, Args)]
 pub struct SendFlags {
-    /// URI, id or unique id prefix of the session; omitted with --new
+    /// URI, id or unique id prefix of the session; leave it out with --new
     #[arg(required_unless_present = "new")]
     pub session: Option<String>,
     /// Message text [default: read from standard input]
@@ -88,6 +152,16 @@ pub async fn session(at: &Place, verb: SessionVerb) -> Result<Answer, Exit> {
         SessionVerb::Follow { session, until_idle } => {
             follow(at, &daemon().await?, &session, until_idle).await
         }
+        SessionVerb::Approve { session, request, option } => {
+            reply(at, &session, Reply::Approve(ApproveRequest { request, option })).await
+        }
+        SessionVerb::Reject { session, request, option, reason } => {
+            reply(at, &session, Reply::Reject(RejectRequest { request, option, reason })).await
+        }
+        SessionVerb::Answer { session, answers, request } => {
+            reply(at, &session, Reply::Answer(AnswerRequest { request, answers })).await
+        }
+        SessionVerb::Cancel { session, turn } => cancel(at, &session, turn).await,
         SessionVerb::Dispose { session, yes } => dispose(at, &daemon().await?, &session, yes).await,
     }
 }
@@ -165,7 +239,7 @@ async fn show(at: &Place, name: &str, limit: usize) -> Result<Answer, Exit> {
     }
     for turn in details.turns.iter().flatten() {
         let text = turn.get("message").and_then(|message| message["text"].as_str()).unwrap_or_default();
-        lines.push(format!("> {}", first_line(text)));
+        lines.extend(prefixed("> ", text));
         for part in turn.get("responseParts").and_then(Value::as_array).into_iter().flatten() {
             let line = match part["kind"].as_str() {
                 Some("markdown") => part["content"].as_str().map(str::to_owned),
@@ -179,6 +253,7 @@ async fn show(at: &Place, name: &str, limit: usize) -> Result<Answer, Exit> {
             lines.extend(line.lines().map(|line| format!("  {}", crate::log::one_line(line))));
         }
     }
+    lines.extend(details.requests.iter().flatten().flat_map(PendingRequest::lines));
     let uri = details.session.uri.clone();
     Ok(Answer::new(lines, json!(details)).named([uri]))
 }
@@ -186,6 +261,7 @@ async fn show(at: &Place, name: &str, limit: usize) -> Result<Answer, Exit> {
 /// Reads a session over the protocol.
 async fn read(daemon: &Connection, name: &str, limit: usize) -> Result<SessionDetails, Exit> {
     let (uri, state) = daemon.session(name).await?;
+    let requests = pending(&state);
     let rows = daemon.sessions(1, |row| row["resource"] == uri).await?;
     let row = rows.into_iter().next().and_then(|row| SessionSummary::deserialize(row).ok());
     let row =
@@ -200,18 +276,33 @@ async fn read(daemon: &Connection, name: &str, limit: usize) -> Result<SessionDe
         }
     };
     let session = Session::of(&row, daemon.links.of(&row.resource));
-    Ok(SessionDetails { session, chats, turns, earlier_turns })
+    Ok(SessionDetails { session, chats, requests, turns, earlier_turns })
+}
+
+/// What a session waits for; nothing is `None`.
+fn pending(state: &SessionState) -> Option<Vec<PendingRequest>> {
+    let requests: Vec<PendingRequest> =
+        Request::all(state).map(|request| PendingRequest::of(&request)).collect();
+    (!requests.is_empty()).then_some(requests)
 }
 
 /// Reads a session over the HTTP API.
 async fn read_elsewhere(remote: &Remote, name: &str, limit: usize) -> Result<SessionDetails, Exit> {
     let turns = u32::try_from(limit).map_err(|_| Exit::usage(format!("--turns {limit} is too large")))?;
     let detail = SessionDetail { turns: Some(turns) };
-    let read = async |id: &str| remote.get_named_selected(SESSION, id, &detail).await;
+    of_named(remote, name, async |id: &str| remote.get_named_selected(SESSION, id, &detail).await).await
+}
+
+/// Sends a request about a session that is named by its URI, its id or the beginning of its id.
+async fn of_named<A>(
+    remote: &Remote,
+    name: &str,
+    send: impl AsyncFn(&str) -> Result<A, Exit>,
+) -> Result<A, Exit> {
     if name.is_empty() {
         return Err(named(name, std::iter::empty()).err().unwrap_or_else(|| Exit::usage(NO_SESSION)));
     }
-    match read(name).await {
+    match send(name).await {
         Err(Exit::Usage(why)) if why.starts_with(NO_SESSION) && !name.contains(':') => {
             // It may be the beginning of an id.
             let filter =
@@ -226,7 +317,7 @@ async fn read_elsewhere(remote: &Remote, name: &str, limit: usize) -> Result<Ses
                     break;
                 }
             }
-            read(&named(name, uris.iter().map(String::as_str))?).await
+            send(&named(name, uris.iter().map(String::as_str))?).await
         }
         other => other,
     }
@@ -235,7 +326,7 @@ async fn read_elsewhere(remote: &Remote, name: &str, limit: usize) -> Result<Ses
 /// The state of a session, as messages name it.
 fn state_word(session: &Session) -> &str {
     match &*session.state {
-        WAITING => "input needed",
+        WAITING => INPUT_NEEDED,
         state => state,
     }
 }
@@ -292,7 +383,10 @@ async fn send(at: &Place, daemon: &Connection, flags: SendFlags) -> Result<Answe
         let json = json!({ "session": session, "turn": turn });
         return Ok(Answer::new([format!("started turn {turn} of {session}")], json).named([session]));
     }
-    let end = daemon.follow_turn(&chat, &turn, &mut |seen| screen.see(seen)).await?;
+    let Some((end, interrupted)) = follow_sent(daemon, (&session, &chat, &turn), screen).await? else {
+        let json = json!({ "session": session, "turn": turn, "status": "running" });
+        return Ok(Answer { json, names: vec![session], code: INTERRUPTED, ..Answer::default() });
+    };
     let mut json = end.json();
     json["session"] = session.as_str().into();
     let lines = match (&end.error, end.status) {
@@ -301,8 +395,104 @@ async fn send(at: &Place, daemon: &Connection, flags: SendFlags) -> Result<Answe
         (None, status) => vec![format!("turn {status}")],
     };
     let mut answer = Answer::new(lines, json).named([session]);
-    answer.code = u8::from(end.status != "complete");
+    answer.code = match end.status {
+        "complete" => 0,
+        _ if interrupted => INTERRUPTED,
+        _ => 1,
+    };
     Ok(answer)
+}
+
+/// Follows the turn of a sent message. The first interrupt says that the turn continues, and the command ends shortly after;
+/// a second one before that cancels the turn. Returns how the turn ended and whether it was cancelled so; `None` if the
+/// command leaves it.
+async fn follow_sent(
+    daemon: &Connection,
+    (session, chat, turn): (&str, &str, &str),
+    mut screen: Screen,
+) -> Result<Option<(TurnEnd, bool)>, Exit> {
+    let mut interrupts = Interrupts::listen();
+    let mut see = |seen: &Seen<'_>| screen.see(seen);
+    let following = daemon.follow_turn(chat, turn, &mut see);
+    tokio::pin!(following);
+    let (mut leaves_at, mut cancelled) = (None, false);
+    loop {
+        let leaving = async {
+            match leaves_at {
+                Some(at) if !cancelled => tokio::time::sleep_until(at).await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            end = &mut following => return Ok(Some((end?, cancelled))),
+            () = leaving => return Ok(None),
+            () = interrupts.next() => {}
+        }
+        if leaves_at.is_some() {
+            cancelled = true;
+            daemon.cancel_turn(chat, Some(turn)).await?;
+            continue;
+        }
+        leaves_at = Some(Instant::now() + LEAVES_WITHIN);
+        let id = uri::session_id(session).unwrap_or(session);
+        let note = format!(
+            "The turn continues. Press Ctrl-C again within {} seconds to cancel it, or cancel it later with: ostler session cancel {id}",
+            LEAVES_WITHIN.as_secs()
+        );
+        let _ = std::io::Write::write_all(&mut std::io::stderr().lock(), format!("\n{note}\n").as_bytes());
+    }
+}
+
+/// Answers a pending request.
+async fn reply(at: &Place, name: &str, reply: Reply) -> Result<Answer, Exit> {
+    let answered = match at.remote()? {
+        Some(remote) => {
+            let send = async |id: &str| match &reply {
+                Reply::Approve(body) => remote.post_named("/api/session/approve/", id, body).await,
+                Reply::Reject(body) => remote.post_named("/api/session/reject/", id, body).await,
+                Reply::Answer(body) => remote.post_named("/api/session/answer/", id, body).await,
+            };
+            of_named(&remote, name, send).await?
+        }
+        None => {
+            let daemon = Connection::required(at).await?;
+            let (session, state) = daemon.session(name).await?;
+            let requests: Vec<Request> = Request::all(&state).collect();
+            let Answering { chat, action, answered } = reply.action(&session, &requests)?;
+            daemon.client().subscribe(chat.clone()).await.map_err(crate::client::exit)?;
+            daemon.dispatch(&chat, object(action)).await?;
+            answered
+        }
+    };
+    let AnsweredRequest { session, request, answer } = &answered;
+    let mut word = answer.clone();
+    if let Some(first) = word.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    Ok(Answer::new([format!("{word} {request} of {session}.")], json!(answered)).named([session]))
+}
+
+/// Cancels a turn.
+async fn cancel(at: &Place, name: &str, turn: Option<String>) -> Result<Answer, Exit> {
+    let cancelled: CancelledTurn = match at.remote()? {
+        Some(remote) => {
+            let body = CancelTurn { turn };
+            of_named(&remote, name, async |id: &str| {
+                remote.post_named("/api/session/cancel/", id, &body).await
+            })
+            .await?
+        }
+        None => {
+            let daemon = Connection::required(at).await?;
+            let (session, state) = daemon.session(name).await?;
+            let chat = state.default_chat.clone().unwrap_or_else(|| uri::default_chat(&session));
+            let cancelled = daemon.cancel_turn(&chat, turn.as_deref()).await?;
+            let turn = cancelled.ok_or_else(|| not_running(&session, turn.as_deref()))?;
+            CancelledTurn { session, turn, cancelled: true }
+        }
+    };
+    let CancelledTurn { session, turn, .. } = &cancelled;
+    Ok(Answer::new([format!("Cancelled turn {turn} of {session}.")], json!(cancelled)).named([session]))
 }
 
 async fn follow(at: &Place, daemon: &Connection, name: &str, until_idle: bool) -> Result<Answer, Exit> {

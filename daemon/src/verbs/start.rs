@@ -10,6 +10,7 @@ use ostler_contract::{Value, json};
 use ostler_ports::atomic;
 use ostler_processes::ChildKind;
 
+use crate::announce;
 use crate::answer::Answer;
 use crate::api::shapes::Problem;
 use crate::cli::DETACHED;
@@ -111,7 +112,7 @@ fn of_the_run(arguments: &[String]) -> Vec<String> {
 /// Returns the output of `start` and `restart` for a daemon that is up.
 pub(super) async fn started(record: &Record, skipped: &[String]) -> Answer {
     let Record { pid, url, public_url, paths, automations, .. } = record;
-    let mut lines: Vec<String> = skipped.iter().map(|line| format!("skipped: {line}")).collect();
+    let mut lines: Vec<String> = skipped.iter().map(|line| announce::skipped(line)).collect();
     lines.push(format!("ostler on {url} (pid {pid}), serving {}", paths.join(", ")));
     lines.extend(public_url.as_ref().map(|url| format!("public URL {url}")));
     lines.extend(automations.clone());
@@ -176,7 +177,7 @@ impl Tail {
     pub(super) fn skipped(&mut self, pid: u32) -> Vec<String> {
         let text = self.text();
         let mut lines = text.lines().skip_while(|line| *line != format!("pid {pid}"));
-        lines.by_ref().filter_map(|line| line.strip_prefix("skipped: ")).map(str::to_owned).collect()
+        lines.by_ref().filter_map(announce::skipped_of).map(str::to_owned).collect()
     }
 
     /// Returns why it ended, as lines.

@@ -112,8 +112,9 @@ async fn calls(remote: &Remote, id: &str) -> Result<Vec<Value>, Exit> {
 async fn test(at: &Place, remote: &Remote, flags: TestFlags) -> Result<VerbOutput, Exit> {
     let TestFlags { id, body, follow: follows } = flags;
     let daemon = if follows { Connection::patient(at).await? } else { None };
-    let called: CalledEndpoint =
-        remote.post("/api/webhook/test", &CallEndpoint { id: id.clone(), body }).await?;
+    let called: CalledEndpoint = remote
+        .post("/api/webhook/test", &CallEndpoint { id: id.clone(), body: body.map(Value::String) })
+        .await?;
     let good = (200..300).contains(&called.status);
     let text = called.answer.as_str().map_or_else(|| called.answer.to_string(), str::to_owned);
     let said = [format!("{} returned {}", called.url, called.status), text];

@@ -45,7 +45,7 @@ pub fn listed(rows: Vec<Value>) -> VerbOutput {
     let names = rows.iter().map(|row| text(row, "id").to_owned()).collect();
     let mut lines: Vec<String> = rows.iter().map(line).collect();
     if lines.is_empty() {
-        lines.push("no endpoints; add one with: ostler webhook add <id>".to_owned());
+        lines.push("no endpoints; add one with: ostler webhook add <id> --automation".to_owned());
     }
     VerbOutput { lines, json: rows.into(), names, good: true }
 }

@@ -155,7 +155,7 @@ async fn turn_row(daemon: &Connection, chat: &str, turn: &str) -> Result<Option<
     let ended = match Named::find(&state, turn) {
         Some(Named::Ended(ended)) => ended,
         Some(Named::Active(_)) => return Ok(Some(json!({ "turn": turn, "status": "running" }))),
-        Some(Named::Waiting) => return Ok(Some(json!({ "turn": turn, "status": "waiting" }))),
+        Some(Named::Waiting(_)) => return Ok(Some(json!({ "turn": turn, "status": "waiting" }))),
         None => return Ok(None),
     };
     let status = match ended.state {

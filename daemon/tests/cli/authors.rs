@@ -71,6 +71,8 @@ async fn what_would_be_refused_is_said_with_its_line() {
         "import type { PluginHost } from '@ostler/sdk';\n\nexport function apply(host: PluginHost) {\n  const run = () => 1;\n  \
          host.registerTool({ definition: { name: '' }, run });\n}\n",
     );
+    std::fs::create_dir(dir.path().join("weather")).unwrap();
+    write("weather/index.mjs", "export function apply() {}\n");
     write("torn.mjs", "export const a = 1;\nnull.b;\nexport function apply() {}\n");
     write("syntax.ts", "export const a: = 1;\n");
     write("default.mjs", "export default function apply() {}\n");
@@ -100,6 +102,7 @@ async fn what_would_be_refused_is_said_with_its_line() {
         ("./default.mjs", json!({})),
         ("./gone.mjs", json!({})),
         ("not-installed", json!({})),
+        ("weather", json!({})),
         ("./held.mjs", json!({})),
         ("./held.mjs", json!({ "key": "k" })),
         ("./secret.mjs", json!({ "key": { "$secret": "host:key" } })),
@@ -122,9 +125,11 @@ async fn what_would_be_refused_is_said_with_its_line() {
     refused: Plugin ./gone.mjs is not there: tried <dir>/gone.mjs.
     # not-installed {}
     refused: Plugin not-installed is not installed in <dir>; run npm install there, or name a path.
+    # weather {}
+    refused: Plugin weather is not installed in <dir>; run npm install there, or name a path. Did you mean ./weather?
     # ./held.mjs {}
     plugin held from <dir>/held.mjs
-    refused: plugin held skipped: plugins.held.options.key must be given
+    refused: plugin held skipped: plugins.held.options.key must be given; set it with --option key=<value>
     test passed: held.test.mjs: holds
     test failed: held.test.mjs: breaks: Error: no (held.test.mjs:4:13)
     tests: 1 passed, 1 failed, 0 skipped

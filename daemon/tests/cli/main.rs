@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod answering;
 mod authors;
 mod backup;
 mod commands;

@@ -197,6 +197,16 @@ fn a_wrong_descriptor_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let said = refused(listener.into(), &["--stdio"]);
     assert!(said.contains("--stdio serves no listener"), "{said}");
+    // The socket for plugin routes must not become that of everything because of a mistyped name.
+    for name in ["routs", "Http", "socket"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ended = ended_as_is(with_descriptor(&folder.command(&[]), listener.into(), Some(name)));
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let says = format!(
+            "descriptor 3 from the service manager has the unknown name {name}; set FileDescriptorName"
+        );
+        assert!(ended.err.contains(&says), "{ended:?}");
+    }
     // The address decides whether a token is needed, as a configured one does.
     let reachable = TcpListener::bind("0.0.0.0:0").unwrap();
     let said = refused(reachable.into(), &[]);

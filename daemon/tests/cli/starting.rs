@@ -206,7 +206,13 @@ fn a_port_that_is_taken_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = Folder::new(echo());
     let port = taken.local_addr().unwrap().port().to_string();
-    refused(&folder.run(&["--port", &port]), 1, &format!("Could not listen on 127.0.0.1:{port}: "));
+    refused(
+        &folder.run(&["--port", &port]),
+        1,
+        &format!(
+            "Could not listen on 127.0.0.1:{port}: it is in use by another program; stop it (find it with ss "
+        ),
+    );
 }
 
 #[test]

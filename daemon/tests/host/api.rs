@@ -94,6 +94,7 @@ async fn every_answer_is_as_the_document_says() {
     let notes = || json!({ "name": "notes" });
     // Path, the name it ends in, body, expected status.
     let cases: Vec<(&str, &str, &str, Option<Value>, u16)> = vec![
+        ("GET", "/api", "", None, 200),
         ("GET", "/api/openapi.json", "", None, 200),
         ("GET", "/api/cli-manifest", "", None, 200),
         ("GET", "/api/me", "", None, 200),
@@ -107,7 +108,15 @@ async fn every_answer_is_as_the_document_says() {
         ("GET", "/api/webhook/list", "", None, 200),
         ("GET", "/api/webhook/log/{endpoint}", "none", None, 404),
         ("GET", "/api/webhook/log/{endpoint}", "No", None, 400),
-        ("POST", "/api/webhook/test", "", Some(json!({ "id": "none" })), 400),
+        ("POST", "/api/webhook/test", "", Some(json!({ "id": "none" })), 404),
+        ("POST", "/api/session/approve/{session}", "none", Some(json!({})), 404),
+        ("POST", "/api/session/reject/{session}", "none", None, 404),
+        ("POST", "/api/session/answer/{session}", "none", Some(json!({ "answers": ["x"] })), 404),
+        ("POST", "/api/session/answer/{session}", "none", Some(json!({ "answers": "x" })), 400),
+        ("POST", "/api/session/cancel/{session}", "none", Some(json!({})), 404),
+        ("GET", "/api/sessions", "?cursor=", None, 400),
+        ("GET", "/api/runs", "?text=", None, 400),
+        ("POST", "/api/vault/set/{name}", "host%3A%2e%2e", Some(json!({ "value": "v" })), 400),
         ("POST", "/api/notify/test", "", Some(json!({ "rule": "none" })), 400),
         // Only a page of the console signs in.
         ("POST", "/api/sign-in", "", Some(json!({ "token": TOKEN })), 403),
@@ -187,7 +196,8 @@ async fn every_answer_is_as_the_document_says() {
     ];
     let mut served = BTreeSet::new();
     for (method, path, name, body, status) in &cases {
-        let asked = path.split_once('{').map_or((*path).to_owned(), |(before, _)| format!("{before}{name}"));
+        let asked =
+            path.split_once('{').map_or(format!("{path}{name}"), |(before, _)| format!("{before}{name}"));
         let answer = ask(&daemon, method, &asked, TOKEN, body.as_ref()).await;
         assert_eq!(answer.status, *status, "{method} {asked} {body:?}: {}", answer.body);
         assert_eq!(undocumented(&document, path, method, &answer), None, "{method} {asked} {body:?}");
@@ -195,7 +205,7 @@ async fn every_answer_is_as_the_document_says() {
         // Whoever is not known is refused as documented too, except where nobody has to be known.
         let answer = ask(&daemon, method, &asked, "wrong", body.as_ref()).await;
         let refused = match *path {
-            "/api/health" | "/api/ready" => 200,
+            "/api" | "/api/openapi.json" | "/api/health" | "/api/ready" => 200,
             path if path.starts_with("/api/sign-") => 403,
             _ => 401,
         };
@@ -215,6 +225,10 @@ async fn every_answer_is_as_the_document_says() {
             "/api/restart",
             "/api/runs/{run}",
             "/api/sessions/{session}",
+            "/api/session/approve/{session}",
+            "/api/session/reject/{session}",
+            "/api/session/answer/{session}",
+            "/api/session/cancel/{session}",
             "/api/webhook/replay",
             "/api/webhook/log/{endpoint}",
             "/api/webhook/test",
@@ -253,6 +267,62 @@ async fn what_is_wrong_with_the_host_is_not_said_of_the_request() {
     let daemon = alone.start();
     let answer = ask(&daemon, "GET", "/api/user/list", TOKEN, None).await;
     assert!(answer.status == 409 && answer.body.contains("no users file"), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn the_document_is_found_without_a_token_and_says_where_the_api_is() {
+    for (public, servers, below) in [
+        (None, json!([{ "url": "/" }]), ""),
+        (Some("https://x.example"), json!([{ "url": "/" }]), ""),
+        (
+            Some("https://x.example/ostler/"),
+            json!([
+                { "url": "/ostler", "description": "Under the public URL." },
+                { "url": "/", "description": "At the address of the daemon." },
+            ]),
+            "/ostler",
+        ),
+    ] {
+        let mut config = json!({
+            "http": true, "connectionToken": TOKEN, "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/console" }],
+        });
+        if let Some(public) = public {
+            config["publicUrl"] = public.into();
+        }
+        let folder = Folder::new(config);
+        let daemon = folder.start();
+        // It is known where it is once it is up.
+        wait_for(|| (folder.run(&["status"]).code == Some(0)).then_some(())).expect("the daemon is found");
+        let (status, pointer) = daemon.ask("GET /api", "", "").await;
+        assert_eq!((status, &pointer["openapi"]), (200, &json!(format!("{below}/api/openapi.json"))));
+        let (status, document) = daemon.ask("GET /api/openapi.json", "", "").await;
+        assert_eq!((status, &document["servers"]), (200, &servers), "{public:?}");
+        // Only these two.
+        for path in ["/api/", "/api/me", "/api/openapi.json/x", "/api/cli-manifest"] {
+            assert_eq!(daemon.ask(&format!("GET {path}"), "", "").await.0, 401, "{path}");
+        }
+        // A page gets its cookie for the path below which it has the host.
+        for (origin, path) in [("https://x.example", below), (&*format!("http://{}", daemon.address()), "")] {
+            let (host, body) = (daemon.address(), json!({ "token": TOKEN }).to_string());
+            let length = body.len();
+            let request = format!(
+                "POST /api/sign-in HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nOrigin: {origin}\r\nSec-Fetch-Site: same-origin\r\n\
+                 Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+            );
+            let answer = daemon.exchange(request.as_bytes()).await;
+            let path = if path.is_empty() { "/" } else { path };
+            assert!(answer.contains(&format!("; Path={path}; ")), "{public:?} {origin}: {answer}");
+        }
+        // A proxy that sends another Host is named, with the header that it has to send.
+        let request = format!(
+            "POST /api/sign-in HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nOrigin: https://x.example\r\nContent-Length: 0\r\n\r\n",
+            daemon.address()
+        );
+        let answer = daemon.exchange(request.as_bytes()).await;
+        for says in [format!("Host: {}", daemon.address()), "have it send Host: x.example".to_owned()] {
+            assert!(answer.starts_with("HTTP/1.1 403") && answer.contains(&says), "{answer}");
+        }
+    }
 }
 
 /// A command at another computer: on an empty configuration, with a token.

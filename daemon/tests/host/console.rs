@@ -306,10 +306,16 @@ async fn pages_are_notified_of_deliveries() {
     let mut client = connect(&daemon, &cookie, &format!("http://{}", daemon.address())).await.unwrap();
     client.initialize("page").await;
     client.request("subscribe", json!({ "channel": "x-console://changes" })).await.unwrap();
-    let (head, body) =
-        ask(&daemon, "POST /api/webhook/test", &own(&daemon, &cookie), r#"{ "id": "in" }"#).await;
-    let answer: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!((status(&head), &answer["status"]), (200, &json!(202)), "{body}");
+    // The body that the endpoint gets is a text or JSON.
+    for call in [
+        r#"{ "id": "in" }"#,
+        r#"{ "id": "in", "body": "{\"a\":1}" }"#,
+        r#"{ "id": "in", "body": { "a": 1 } }"#,
+    ] {
+        let (head, body) = ask(&daemon, "POST /api/webhook/test", &own(&daemon, &cookie), call).await;
+        let answer: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status(&head), &answer["status"]), (200, &json!(202)), "{call}: {body}");
+    }
     loop {
         let frame = client.next_frame().await.unwrap();
         if frame["params"]["action"]["topic"] == "deliveries" {

@@ -24,6 +24,7 @@ fn folder(more: Value) -> Folder {
 /// A call that starts a run, and a turn that uses the tool of a plugin.
 async fn work(client: &mut Client, folder: &Folder, daemon: &Daemon) {
     folder.wait_for_status(daemon, "/plugins/webhook/in", 202).await;
+    daemon.post("/plugins/webhook/none", Some("right"), "{}").await;
     client.ended_runs(1).await;
     client.request("createSession", json!({ "channel": "echo:/1", "provider": "echo" })).await.unwrap();
     let chat = ostler_protocol::uri::default_chat("echo:/1");
@@ -143,6 +144,8 @@ async fn the_metrics_count_what_the_host_does() {
     assert_eq!(count("plugin_call", r#"plugin="probe",method="Tool.run",outcome="ok""#), 1.0);
     assert_eq!(count("turn", r#"provider="echo",outcome="complete""#), 2.0);
     assert_eq!(count("run", r#"outcome="complete""#), 1.0);
+    assert_eq!(count("webhook_call", r#"endpoint="in",status="202""#), 1.0);
+    assert!(!metrics.contains(r#"endpoint="none""#), "an endpoint that does not exist is no label");
     let stores =
         metrics.lines().filter(|line| line.contains(r#"_count{plugin="host",method="SessionStore."#));
     assert!(stores.count() > 1, "the latency of stores: {metrics}");

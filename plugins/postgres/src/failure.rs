@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::time::{Duration, Instant};
 
+use ostler_contract::protocol::names;
 use ostler_contract::stores::Report;
 use ostler_contract::{RpcError, Thrown};
 use parking_lot::Mutex;
@@ -122,12 +123,14 @@ pub fn kind(error: &Error) -> Kind {
 /// Returns the message of a failure without the server's details, which repeat values.
 pub fn sentence(error: &Error) -> String {
     if let Some(db) = error.as_db_error() {
+        let rights;
         let hint = match *db.code() {
             SqlState::QUERY_CANCELED => " (statementTimeoutSeconds)",
             SqlState::DISK_FULL => "; the disk of the database is full",
             SqlState::READ_ONLY_SQL_TRANSACTION => "; another server has replaced it, or it was set so",
             SqlState::INSUFFICIENT_PRIVILEGE => {
-                "; grant the database user the rights that docs/postgres.md lists"
+                rights = format!("; grant the database user its rights: {}", names::page("postgres"));
+                rights.as_str()
             }
             SqlState::INVALID_SQL_STATEMENT_NAME | SqlState::DUPLICATE_PSTATEMENT => {
                 "; a pooler that shares connections (transaction mode) cannot be used"

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures::TryFutureExt as _;
 use futures::future::{Either, ready};
 use ostler_contract::bodies::LONG;
+use ostler_contract::call::endpoint_call;
 use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use ostler_contract::problem;
 use ostler_contract::read::Read;
@@ -112,6 +113,7 @@ impl Webhook {
                     asks.then(|| cloudevents::permission(&endpoint, &call.head.headers)).flatten();
                 return Ok(permission.unwrap_or_else(|| self.refuse_method(&id, &method)));
             }
+            let span = endpoint_call(&id);
             let mut seen = Box::new(Delivery::begun());
             let (admitted, outcome) = match self.admit(&endpoint, &call.head, body, &bodies).await {
                 Ok(body) => {
@@ -122,6 +124,7 @@ impl Webhook {
                 Err(refusal) => (false, Ok(refusal.into())),
             };
             seen.answered(&outcome);
+            span.record("status", seen.status);
             self.deliveries.add(&id, seen, admitted);
             outcome.map(|answer| answer.linked(&self.host))
         }

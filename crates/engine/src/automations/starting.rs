@@ -262,10 +262,16 @@ impl Automations {
     /// Checks that an owner may start work; the error is the reason.
     pub(super) fn may_start(&self, owner: Option<&str>) -> Result<(), String> {
         let Some(owner) = owner else { return Ok(()) };
-        if !self.access.has_been_here(owner) {
-            let id = Owner::parse(owner).and_then(Owner::user).unwrap_or(owner);
-            return Err(format!("{id} has to sign in once before an automation of theirs may run"));
+        let has_been_here = self.access.has_been_here(owner);
+        let id = Owner::parse(owner).and_then(Owner::user).unwrap_or(owner);
+        if !has_been_here && self.access.person(id).is_none() {
+            return Err(format!("{id} is not a user of this host, so no automation of theirs may run"));
         }
-        self.access.require_of(owner, &Grant::of("session", "create")).map_err(|error| error.message)
+        // A sign-in would not give what the user may not do.
+        self.access.require_of(owner, &Grant::of("session", "create")).map_err(|error| error.message)?;
+        match has_been_here {
+            true => Ok(()),
+            false => Err(format!("{id} has to sign in once before an automation of theirs may run")),
+        }
     }
 }

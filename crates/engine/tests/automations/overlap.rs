@@ -275,6 +275,8 @@ async fn a_run_acts_as_its_owner_who_has_to_be_known_and_to_hold_what_it_takes()
         ("bens", "user:ben"),
         ("cleos", "user:cleo"),
         ("dans", "user:dan"),
+        ("eves", "user:eve"),
+        ("fays", "user:fay"),
     ] {
         kept.put_of(id, Some(owner), on_build(json!({})));
     }
@@ -285,6 +287,7 @@ async fn a_run_acts_as_its_owner_who_has_to_be_known_and_to_hold_what_it_takes()
             ("ben", &["session:create"]),
             ("cleo", &["session:read", "session:create"]),
             ("dan", &["session:read"]),
+            ("eve", &["session:read"]),
         ],
     );
     let mut yard = Yard::with(&kept, Stage::default(), |builder| builder.people(known)).await;
@@ -301,6 +304,8 @@ async fn a_run_acts_as_its_owner_who_has_to_be_known_and_to_hold_what_it_takes()
     let refused = [
         ("cleo", "cleo has to sign in once before an automation of theirs may run"),
         ("dan", "user:dan may not session:create here"),
+        // A sign-in would change nothing.
+        ("eve", "user:eve may not session:create here"),
     ];
     for (id, why) in refused {
         let runs = kept.runs_of(&format!("{id}s"));
@@ -309,6 +314,9 @@ async fn a_run_acts_as_its_owner_who_has_to_be_known_and_to_hold_what_it_takes()
         let pressed = yard.press(&format!("{id}s"), "r").await.unwrap_err();
         assert_eq!((&pressed["code"], &pressed["message"]), (&json!(-32009), &json!(why)));
     }
+    let gone = yard.press("fays", "r").await.unwrap_err();
+    assert_eq!(gone["message"], "fay is not a user of this host, so no automation of theirs may run");
+    assert_eq!(kept.runs_of("fays").len(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,695 @@
+//! What a session waits for, as commands and the HTTP API show it, and the actions that answer it.
+
+use ostler_contract::{Value, json};
+use ostler_protocol::uri::{Channel, SessionOf};
+use ostler_protocol::wire::state::{ChatInputRequest, ToolCallPendingConfirmationState};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::exit::Exit;
+use crate::notify::elsewhere::Elsewhere;
+use crate::notify::request::{
+    ANSWER, APPROVAL, Approval, Asks, Choice, Form, Kind, QUESTION, Question, Questions, Request, field,
+    free_field, option_answer,
+};
+
+/// How many lines of a text are printed.
+pub const MOST_LINES: usize = 200;
+
+/// A request of a session for input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingRequest {
+    /// The id.
+    pub id: String,
+    /// What it asks for: a sign-in and a tool of a client are for clients of the protocol.
+    #[schemars(extend("enum" = ["approval", "question", "signIn", "clientTool"]))]
+    pub kind: String,
+    /// The chat whose turn waits.
+    pub chat: String,
+    /// The tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What the call will do, or the text before the questions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Why the call is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intention: Option<String>,
+    /// The input of the call; of more than 256 KiB, the beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
+    /// URIs of the files that the call will change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// The options of an approval.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<RequestOption>,
+    /// The URL to open before the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The questions, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<RequestQuestion>,
+}
+
+/// An option of an approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestOption {
+    /// The id.
+    pub id: String,
+    /// The label.
+    pub label: String,
+    /// Whether it approves the call.
+    pub approves: bool,
+}
+
+/// A question of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestQuestion {
+    /// The id.
+    pub id: String,
+    /// The title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The text.
+    pub message: String,
+    /// Whether it has to be answered.
+    pub required: bool,
+    /// What an answer is: of `choices`, several answers may be given.
+    #[schemars(extend("enum" = ["text", "number", "integer", "boolean", "choice", "choices"]))]
+    pub answer: String,
+    /// The choices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<RequestChoice>,
+    /// Whether other text than a choice is accepted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub text_allowed: bool,
+}
+
+/// A choice of a question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestChoice {
+    /// The id.
+    pub id: String,
+    /// The label.
+    pub label: String,
+    /// The description.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// Approves a tool call.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ApproveRequest {
+    /// Id of the request; may be absent if only one waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub request: Option<String>,
+    /// Id of an option that approves the call; absent for this call only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub option: Option<String>,
+}
+
+/// Rejects a tool call, or declines questions.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RejectRequest {
+    /// Id of the request; may be absent if only one waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub request: Option<String>,
+    /// Id of an option that rejects the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub option: Option<String>,
+    /// Why a call is rejected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub reason: Option<String>,
+}
+
+/// Answers questions.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AnswerRequest {
+    /// Id of the request; may be absent if only one waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub request: Option<String>,
+    /// The answers: `<question>=<answer>`, or only the answer if there is one question. An answer is text, a number, `yes` or
+    /// `no`, or the id or the label of a choice.
+    #[serde(default)]
+    pub answers: Vec<String>,
+}
+
+/// Cancels a turn.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CancelTurn {
+    /// Id of the turn, which is not cancelled if another one is running; absent for the running turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub turn: Option<String>,
+}
+
+/// A request was answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AnsweredRequest {
+    /// URI of the session.
+    pub session: String,
+    /// Id of the request.
+    pub request: String,
+    /// The answer.
+    #[schemars(extend("enum" = ["approved", "rejected", "answered", "declined"]))]
+    pub answer: String,
+}
+
+/// A turn was cancelled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CancelledTurn {
+    /// URI of the session.
+    pub session: String,
+    /// Id of the turn.
+    pub turn: String,
+    /// True.
+    pub cancelled: bool,
+}
+
+/// How a request is answered.
+#[derive(Debug, Clone)]
+pub enum Reply {
+    /// Approves a tool call.
+    Approve(ApproveRequest),
+    /// Rejects a tool call, or declines questions.
+    Reject(RejectRequest),
+    /// Answers questions.
+    Answer(AnswerRequest),
+}
+
+/// The action that answers a request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answering {
+    /// The chat that it is sent to.
+    pub chat: String,
+    /// The action.
+    pub action: Value,
+    /// What is returned once the host has accepted it.
+    pub answered: AnsweredRequest,
+}
+
+impl Reply {
+    fn request(&self) -> Option<&str> {
+        match self {
+            Self::Approve(ApproveRequest { request, .. })
+            | Self::Reject(RejectRequest { request, .. })
+            | Self::Answer(AnswerRequest { request, .. }) => request.as_deref(),
+        }
+    }
+
+    /// Returns the action for the pending requests of a session.
+    ///
+    /// # Errors
+    /// Exit 1 if nothing waits, or not what the answer is for; exit 2 for a missing id and an invalid answer.
+    pub fn action(&self, session: &str, requests: &[Request]) -> Result<Answering, Exit> {
+        let request = find(session, requests, self.request())?;
+        let (form, answer) = match (self, &request.asks) {
+            (_, Asks::Elsewhere(elsewhere)) => return Err(not_here(elsewhere)),
+            (Self::Approve(ApproveRequest { option, .. }), Asks::Approval(approval)) => {
+                (chosen(approval, option.as_deref(), true)?, "approved")
+            }
+            (Self::Reject(RejectRequest { option, .. }), Asks::Approval(approval)) => {
+                (chosen(approval, option.as_deref(), false)?, "rejected")
+            }
+            (Self::Reject(_), Asks::Questions(_)) => (only("decline".to_owned()), "declined"),
+            (Self::Answer(AnswerRequest { answers, .. }), Asks::Questions(questions)) => {
+                (answers_of(questions, answers)?, "answered")
+            }
+            (Self::Approve(_), Asks::Questions(_)) => {
+                return Err(Exit::usage(format!("{} is a question; answer it", request.id)));
+            }
+            (Self::Answer(_), Asks::Approval(_)) => {
+                return Err(Exit::usage(format!("{} is a tool call; approve or reject it", request.id)));
+            }
+        };
+        let mut action = request.action(&form).map_err(Exit::usage)?;
+        if let (Self::Reject(RejectRequest { reason: Some(reason), .. }), Asks::Approval(_)) =
+            (self, &request.asks)
+        {
+            action["reasonMessage"] = reason.as_str().into();
+        }
+        let answered = AnsweredRequest {
+            session: session.to_owned(),
+            request: request.id.clone(),
+            answer: answer.to_owned(),
+        };
+        Ok(Answering { chat: request.chat.clone(), action, answered })
+    }
+}
+
+/// The request that is answered: the named one, or the only one.
+fn find<'a>(session: &str, requests: &'a [Request], id: Option<&str>) -> Result<&'a Request, Exit> {
+    let listed = || {
+        let lines = requests.iter().map(|request| format!("{} ({})", request.id, request.line()));
+        lines.collect::<Vec<_>>().join(", ")
+    };
+    match (id, requests) {
+        (_, []) => Err(Exit::machine(format!("{session} waits for no input"))),
+        (Some(id), _) => requests.iter().find(|request| request.is_named(id)).ok_or_else(|| {
+            Exit::machine(format!("{session} has no pending request {id}; it waits for {}", listed()))
+        }),
+        (None, [one]) => Ok(one),
+        (None, _) => Err(Exit::usage(format!(
+            "{session} has {} pending requests; name one with request: {}",
+            requests.len(),
+            listed()
+        ))),
+    }
+}
+
+fn not_here(elsewhere: &Elsewhere) -> Exit {
+    Exit::machine(format!("{}; only a client of the protocol can do this", elsewhere.line()))
+}
+
+fn only(answer: String) -> Form {
+    Form::from_iter([(ANSWER.to_owned(), vec![answer])])
+}
+
+/// The form of an approval or a rejection.
+fn chosen(approval: &Approval, option: Option<&str>, approves: bool) -> Result<Form, Exit> {
+    let offered = || {
+        let offered = approval.options.iter().filter(|option| option.favoured == approves);
+        offered.map(|option| option.id.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let Some(id) = option else {
+        return match approves && approval.needs_option {
+            true => Err(Exit::usage(format!("only an option approves this call; use one of {}", offered()))),
+            false => Ok(only(if approves { "approve" } else { "deny" }.to_owned())),
+        };
+    };
+    match approval.options.iter().find(|option| option.id == id) {
+        Some(option) if option.favoured == approves => Ok(only(option_answer(id))),
+        Some(_) => Err(Exit::usage(match approves {
+            true => format!("the option {id} rejects the call"),
+            false => format!("the option {id} approves the call"),
+        })),
+        None => Err(Exit::usage(match offered() {
+            none if none.is_empty() => format!("{id} is not an option of this call; leave it out"),
+            offered => format!("{id} is not an option of this call; use one of {offered}"),
+        })),
+    }
+}
+
+/// The form of the answers to questions.
+fn answers_of(questions: &Questions, answers: &[String]) -> Result<Form, Exit> {
+    let mut form = only("accept".to_owned());
+    let asked = &questions.questions;
+    let ids = || asked.iter().map(|question| question.id.as_str()).collect::<Vec<_>>().join(", ");
+    for answer in answers {
+        // The longest id that fits, because an id can contain the separator.
+        let named = asked
+            .iter()
+            .enumerate()
+            .filter_map(|(at, question)| {
+                Some((at, question, answer.strip_prefix(question.id.as_str())?.strip_prefix('=')?))
+            })
+            .max_by_key(|(_, question, _)| question.id.len());
+        let (at, question, value) = match (named, asked.as_slice()) {
+            (Some(named), _) => named,
+            (None, [one]) => (0, one, answer.as_str()),
+            (None, []) => return Err(Exit::usage("the request has no question; leave out the answers")),
+            (None, _) => {
+                return Err(Exit::usage(format!(
+                    "{answer}: write <question>=<answer>; the questions are {}",
+                    ids()
+                )));
+            }
+        };
+        let (name, value) = field_of(at, question, value);
+        let several = matches!(question.kind, Kind::Many { .. });
+        let values = form.entry(name).or_default();
+        if !several && !values.is_empty() {
+            return Err(Exit::usage(format!("{} has more than one answer", question.id)));
+        }
+        values.push(value);
+    }
+    Ok(form)
+}
+
+/// The field and the value of an answer.
+fn field_of(at: usize, question: &Question, value: &str) -> (String, String) {
+    let choice = |choices: &[Choice]| {
+        let by_id = choices.iter().find(|choice| choice.id == value);
+        by_id.or_else(|| choices.iter().find(|choice| choice.label == value)).map(|choice| choice.id.clone())
+    };
+    match &question.kind {
+        Kind::Boolean { .. } => {
+            let word = match value {
+                "true" => "yes",
+                "false" => "no",
+                other => other,
+            };
+            (field(at), word.to_owned())
+        }
+        Kind::One { choices, free } | Kind::Many { choices, free, .. } => match (choice(choices), free) {
+            (Some(id), _) => (field(at), id),
+            (None, true) => (free_field(at), value.to_owned()),
+            (None, false) => (field(at), value.to_owned()),
+        },
+        Kind::Text { .. } | Kind::Number { .. } => (field(at), value.to_owned()),
+    }
+}
+
+impl PendingRequest {
+    /// Makes it from a pending request of a session.
+    pub fn of(request: &Request) -> Self {
+        let bare = Self::bare(&request.chat, &request.id, request.kind());
+        match &request.asks {
+            Asks::Approval(approval) => bare.with_approval(approval),
+            Asks::Questions(questions) => bare.with_questions(questions),
+            Asks::Elsewhere(elsewhere) => {
+                Self { tool: Some(elsewhere.tool.clone()), message: Some(elsewhere.line()), ..bare }
+            }
+        }
+    }
+
+    /// Makes it from a tool call of a chat that waits for approval.
+    pub fn of_call(chat: &str, turn: &str, call: &ToolCallPendingConfirmationState) -> Self {
+        Self::bare(chat, &call.tool_call_id, APPROVAL).with_approval(&Approval::of(turn, call))
+    }
+
+    /// Makes it from questions of a chat.
+    pub fn of_questions(chat: &str, request: &ChatInputRequest) -> Self {
+        Self::bare(chat, &request.id, QUESTION).with_questions(&Questions::of(request))
+    }
+
+    fn bare(chat: &str, id: &str, kind: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            kind: kind.to_owned(),
+            chat: chat.to_owned(),
+            tool: None,
+            title: None,
+            message: None,
+            intention: None,
+            input: None,
+            files: Vec::new(),
+            options: Vec::new(),
+            url: None,
+            questions: Vec::new(),
+        }
+    }
+
+    fn with_approval(self, approval: &Approval) -> Self {
+        let option = |option: &Choice| RequestOption {
+            id: option.id.clone(),
+            label: option.label.clone(),
+            approves: option.favoured,
+        };
+        Self {
+            tool: Some(approval.tool.clone()),
+            title: approval.title.clone(),
+            message: Some(approval.message.clone()),
+            intention: approval.intention.clone(),
+            input: approval.input.clone(),
+            files: approval.files.clone(),
+            options: approval.options.iter().map(option).collect(),
+            ..self
+        }
+    }
+
+    fn with_questions(self, questions: &Questions) -> Self {
+        Self {
+            message: questions.message.clone(),
+            url: questions.url.clone(),
+            questions: questions.questions.iter().map(RequestQuestion::of).collect(),
+            ..self
+        }
+    }
+
+    /// The id of its session, as commands take it.
+    fn session(&self) -> String {
+        match Channel::parse(&self.chat).session() {
+            SessionOf::Id(id) => id.to_owned(),
+            SessionOf::Chat(_) | SessionOf::None => "<session>".to_owned(),
+        }
+    }
+
+    /// As lines for a person: what is asked, then how it is answered.
+    pub fn lines(&self) -> Vec<String> {
+        let session = self.session();
+        let title = self.title.as_ref().or(self.tool.as_ref());
+        let head = match (&self.message, title) {
+            (Some(message), Some(title)) if self.kind == APPROVAL => format!("{title}: {message}"),
+            (Some(message), _) => message.clone(),
+            (None, Some(title)) => title.clone(),
+            (None, None) => "a question".to_owned(),
+        };
+        let mut lines = vec![format!("[waiting: {head}]")];
+        let mut add = |text: String| lines.extend(indented(&text));
+        add(format!("request {}", self.id));
+        if let Some(tool) = self.tool.as_ref().filter(|_| self.kind == APPROVAL) {
+            add(format!("tool {tool}"));
+        }
+        self.intention.iter().for_each(|why| add(format!("why {why}")));
+        self.input.iter().for_each(|input| add(format!("input {input}")));
+        self.files.iter().for_each(|file| add(format!("changes {file}")));
+        self.url.iter().for_each(|url| add(format!("open {url}")));
+        for option in &self.options {
+            let does = if option.approves { "approves" } else { "rejects" };
+            add(format!("option {} ({does}): {}", option.id, option.label));
+        }
+        for question in &self.questions {
+            let optional = if question.required { "" } else { ", optional" };
+            add(format!("question {} ({}{optional}): {}", question.id, question.answer, question.message));
+            for choice in &question.choices {
+                let about = choice.description.as_ref().map(|about| format!(": {about}")).unwrap_or_default();
+                add(format!("  {}: {}{about}", choice.id, choice.label));
+            }
+        }
+        match self.kind.as_str() {
+            APPROVAL => add(format!(
+                "answer with: ostler session approve {session} --request {id}, or ostler session reject {session} --request {id}",
+                id = self.id
+            )),
+            QUESTION => {
+                let answers: Vec<String> = match self.questions.as_slice() {
+                    [] => Vec::new(),
+                    [_] => vec![" <ANSWER>".to_owned()],
+                    several => several.iter().map(|one| format!(" {}=<ANSWER>", one.id)).collect(),
+                };
+                add(format!(
+                    "answer with: ostler session answer {session}{} --request {}",
+                    answers.concat(),
+                    self.id
+                ));
+            }
+            _ => {}
+        }
+        lines
+    }
+}
+
+impl RequestQuestion {
+    fn of(question: &Question) -> Self {
+        let of_all = |choices: &[Choice]| {
+            let choice = |choice: &Choice| RequestChoice {
+                id: choice.id.clone(),
+                label: choice.label.clone(),
+                description: choice.description.clone(),
+            };
+            choices.iter().map(choice).collect::<Vec<_>>()
+        };
+        let (answer, choices, text_allowed) = match &question.kind {
+            Kind::Text { .. } => ("text", Vec::new(), false),
+            Kind::Number { whole: false, .. } => ("number", Vec::new(), false),
+            Kind::Number { whole: true, .. } => ("integer", Vec::new(), false),
+            Kind::Boolean { .. } => ("boolean", Vec::new(), false),
+            Kind::One { choices, free } => ("choice", of_all(choices), *free),
+            Kind::Many { choices, free, .. } => ("choices", of_all(choices), *free),
+        };
+        Self {
+            id: question.id.clone(),
+            title: question.title.clone(),
+            message: question.message.clone(),
+            required: question.required,
+            answer: answer.to_owned(),
+            choices,
+            text_allowed,
+        }
+    }
+}
+
+/// The lines of a text, indented; of a long one the first, and how many follow.
+fn indented(text: &str) -> Vec<String> {
+    prefixed("    ", text)
+}
+
+/// The lines of a text, each with a prefix; of a long one the first, and how many follow.
+pub fn prefixed(prefix: &str, text: &str) -> Vec<String> {
+    let mut lines: Vec<String> =
+        text.lines().take(MOST_LINES).map(|line| format!("{prefix}{}", crate::log::one_line(line))).collect();
+    let more = text.lines().count().saturating_sub(MOST_LINES);
+    if more > 0 {
+        lines.push(format!("{prefix}… {more} more lines; --json has all"));
+    }
+    if lines.is_empty() {
+        lines.push(prefix.trim_end().to_owned());
+    }
+    lines
+}
+
+/// The action that cancels a turn which began at a time.
+pub fn cancelling(turn: &str, started_at: &str) -> Value {
+    let now: jiff::Timestamp = crate::log::clock().iso().parse().unwrap_or_default();
+    let began = started_at.parse::<jiff::Timestamp>().unwrap_or(now);
+    let duration = now.as_millisecond().saturating_sub(began.as_millisecond()).max(0);
+    json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": duration })
+}
+
+/// The error of a turn that is to be cancelled while it does not run.
+pub fn not_running(session: &str, turn: Option<&str>) -> Exit {
+    Exit::machine(match turn {
+        Some(turn) => format!("the turn {turn} does not run in {session}"),
+        None => format!("no turn runs in {session}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_protocol::wire::state::SessionState;
+
+    use super::*;
+
+    /// A session that waits for an approval and for answers.
+    fn requests() -> Vec<Request> {
+        let state: SessionState = serde_json::from_value(json!({
+            "provider": "echo", "title": "", "status": 0, "lifecycle": "ready", "chats": [], "activeClients": [],
+            "inputNeeded": [
+                { "kind": "toolConfirmation", "id": "c1", "chat": "echo:/s/chat", "turnId": "t1", "toolCall": {
+                    "status": "pending-confirmation", "toolCallId": "call", "toolName": "run", "displayName": "Run",
+                    "invocationMessage": "Runs ls", "toolInput": "{\"a\":1}", "options": [
+                        { "id": "always", "label": "Always", "kind": "approve" },
+                        { "id": "never", "label": "Never", "kind": "deny" },
+                    ] } },
+                { "kind": "chatInput", "id": "i1", "chat": "echo:/s/chat", "request": { "id": "r1", "questions": [
+                    { "kind": "text", "id": "name", "message": "Name?", "required": true },
+                    { "kind": "boolean", "id": "name=sure", "message": "Sure?" },
+                    { "kind": "single-select", "id": "one", "message": "One?", "allowFreeformInput": true,
+                      "options": [{ "id": "a", "label": "A b" }] },
+                    { "kind": "multi-select", "id": "many", "message": "Many?",
+                      "options": [{ "id": "x", "label": "X" }, { "id": "y", "label": "Y" }] },
+                ] } },
+            ],
+        }))
+        .unwrap();
+        Request::all(&state).collect()
+    }
+
+    fn answer(answers: &[&str]) -> Reply {
+        let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
+        Reply::Answer(AnswerRequest { request: Some("r1".to_owned()), answers })
+    }
+
+    fn approve(request: Option<&str>, option: Option<&str>) -> Reply {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        Reply::Approve(ApproveRequest { request: owned(request), option: owned(option) })
+    }
+
+    fn reject(request: &str, option: Option<&str>) -> Reply {
+        Reply::Reject(RejectRequest {
+            request: Some(request.to_owned()),
+            option: option.map(str::to_owned),
+            reason: Some("No".to_owned()),
+        })
+    }
+
+    #[test]
+    fn a_request_is_named_by_its_id_or_that_of_what_it_asks() {
+        let requests = requests();
+        for id in ["c1", "call"] {
+            let Answering { action, answered, chat } =
+                approve(Some(id), None).action("s", &requests).unwrap();
+            assert_eq!((&*answered.request, &*answered.answer, &*chat), ("c1", "approved", "echo:/s/chat"));
+            assert_eq!((&action["approved"], &action["turnId"]), (&json!(true), &json!("t1")));
+        }
+        for (reply, code, says) in [
+            (
+                approve(None, None),
+                2,
+                "s has 2 pending requests; name one with request: c1 (Runs ls), i1 (Name?)",
+            ),
+            (approve(Some("x"), None), 1, "s has no pending request x; it waits for c1 (Runs ls)"),
+            (approve(Some("i1"), None), 2, "i1 is a question; answer it"),
+            (approve(Some("c1"), Some("never")), 2, "the option never rejects the call"),
+            (reject("c1", Some("always")), 2, "the option always approves the call"),
+            (reject("c1", Some("x")), 2, "x is not an option of this call; use one of never"),
+        ] {
+            let why = reply.action("s", &requests).unwrap_err();
+            assert!(why.code() == code && why.to_string().contains(says), "{why}");
+        }
+        assert_eq!(approve(None, None).action("s", &[]).unwrap_err().code(), 1);
+        let rejected = reject("c1", Some("never")).action("s", &requests).unwrap();
+        assert_eq!(rejected.action["reasonMessage"], "No");
+        assert_eq!(
+            (&rejected.action["selectedOptionId"], &rejected.action["approved"]),
+            (&json!("never"), &json!(false))
+        );
+        let mut needed = requests[0].clone();
+        if let Asks::Approval(approval) = &mut needed.asks {
+            approval.needs_option = true;
+        }
+        let why = approve(None, None).action("s", std::slice::from_ref(&needed)).unwrap_err();
+        assert_eq!(why, Exit::usage("only an option approves this call; use one of always"));
+        assert!(reject("c1", None).action("s", &[needed]).is_ok());
+        let declined = reject("i1", None).action("s", &requests).unwrap();
+        assert_eq!(
+            (&declined.action["response"], &*declined.answered.answer),
+            (&json!("decline"), "declined")
+        );
+    }
+
+    #[test]
+    fn answers_are_those_of_their_questions() {
+        let requests = requests();
+        let all = ["name=Ada=B", "name=sure=true", "one=A b", "many=x", "many=Y"];
+        let action = answer(&all).action("s", &requests).unwrap().action;
+        let value = |id: &str| action["answers"][id]["value"]["value"].clone();
+        assert_eq!((value("name"), value("name=sure")), (json!("Ada=B"), json!(true)));
+        assert_eq!((value("one"), value("many")), (json!("a"), json!(["x", "y"])));
+        let free = answer(&["name=Ada", "one=else"]).action("s", &requests).unwrap().action;
+        assert_eq!(free["answers"]["one"]["value"]["freeformValues"], json!(["else"]));
+        for (answers, says) in [
+            (&["Ada"][..], "Ada: write <question>=<answer>; the questions are name, name=sure, one, many"),
+            (&["name=Ada", "name=Ben"], "name has more than one answer"),
+            (&["one=a"], "Name?: an answer is needed"),
+            (&["name=Ada", "name=sure=maybe"], "choose yes or no"),
+            (&["name=Ada", "many=z"], "choose from the options"),
+        ] {
+            let why = answer(answers).action("s", &requests).unwrap_err();
+            assert!(why.code() == 2 && why.to_string().contains(says), "{answers:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn the_lines_of_a_request_say_how_it_is_answered() {
+        let session = ostler_protocol::uri::default_chat("echo:/5d0c");
+        let lines: Vec<String> = requests()
+            .into_iter()
+            .flat_map(|request| PendingRequest::of(&Request { chat: session.clone(), ..request }).lines())
+            .collect();
+        let lines = lines.join("\n");
+        for says in [
+            "[waiting: Run: Runs ls]\n    request c1\n    tool Run\n    input {\n      \"a\": 1\n    }\n",
+            "    option never (rejects): Never\n",
+            "answer with: ostler session approve 5d0c --request c1, or ostler session reject 5d0c --request c1",
+            "    question name (text): Name?\n",
+            "    question many (choices, optional): Many?\n      x: X\n",
+            "ostler session answer 5d0c name=<ANSWER> name=sure=<ANSWER> one=<ANSWER> many=<ANSWER> --request i1",
+        ] {
+            assert!(lines.contains(says), "{says:?} is not in {lines}");
+        }
+    }
+}
