@@ -12,7 +12,7 @@ use ostler_plugin_bot::{BOTS, bots_options};
 use ostler_plugin_console::Changes;
 use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
-use crate::api::shapes::Problem;
+use crate::api::problem_shapes::Problem;
 use crate::control::Control;
 
 /// The id of the webhook plugin.

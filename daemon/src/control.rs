@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::api::Streams;
-use crate::api::shapes::Problem;
+use crate::api::problem_shapes::Problem;
 use crate::backends::Backends;
 use crate::compose::Composed;
 use crate::config::ConfigFiles;
@@ -177,9 +177,10 @@ impl Control {
         let log = &self.host.core.log;
         log.problems().set(ProblemKind::Configuration, "configuration", changed.into_iter().collect());
         let shown = |problem: KnownProblem| {
-            let mut problem = Problem::of(problem);
-            problem.found = self.hidden.hide(&problem.found).into_owned();
-            problem
+            let hidden = |text: String| self.hidden.hide(&text).into_owned();
+            let Problem { place, found, fix, .. } = Problem::of(problem.clone());
+            let (place, found, fix) = (hidden(place), hidden(found), fix.map(hidden));
+            Problem { place, found, fix, ..Problem::of(problem) }
         };
         self.host.problems().await.into_iter().map(shown).collect()
     }

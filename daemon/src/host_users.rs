@@ -278,13 +278,16 @@ impl HostUsers {
         match text {
             Ok(None) => {
                 let found = format!("{place} was removed; keeping the last valid users and grants");
-                return log.set_problems(ProblemKind::Users, place, vec![Finding::error(found)]);
+                let finding =
+                    Finding::error(found).fixed_by("create it again, or restart the host without it");
+                return log.set_problems(ProblemKind::Users, place, vec![finding]);
             }
             Err(why) if self.is_shared => {
                 let found = format!(
                     "the {place} cannot be read, so calls of users are refused until they can be: {why}"
                 );
-                return log.set_problems(ProblemKind::Users, place, vec![Finding::error(found)]);
+                let finding = Finding::error(found).fixed_by("make the database available again");
+                return log.set_problems(ProblemKind::Users, place, vec![finding]);
             }
             _ => take(place, people, text.as_ref().map(Option::as_deref), log),
         }

@@ -7,8 +7,8 @@ use ostler_contract::problems::{Finding, KnownProblem, ProblemKind};
 use ostler_engine::clock::iso;
 
 use crate::answer::Answer;
+use crate::api::problem_shapes::Problem;
 use crate::api::rows::PROBLEMS;
-use crate::api::shapes::Problem;
 use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
 use crate::place::Place;
@@ -16,8 +16,10 @@ use crate::remote::Remote;
 
 /// How long a command waits for the list.
 const LIMIT: Duration = Duration::from_secs(2);
-/// How many problems a list of something else is followed by.
+/// How many problems are shown besides other things.
 const SHOWN: usize = 10;
+/// The longest text of a problem, in characters.
+const LONGEST: usize = 1000;
 
 impl Problem {
     /// Returns the form of a problem for output.
@@ -26,9 +28,9 @@ impl Problem {
         Self {
             kind: kind.name().to_owned(),
             severity: if finding.is_error { "error" } else { "warning" }.to_owned(),
-            place,
-            found: finding.found,
-            fix: finding.fix,
+            place: shortened(place),
+            found: shortened(finding.found),
+            fix: finding.fix.map(shortened),
             since: Timestamp::try_from(since).map(iso).unwrap_or_default(),
         }
     }
@@ -46,6 +48,25 @@ impl Problem {
     }
 }
 
+/// Returns a text for a list of many.
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// Returns the lines of problems for a person; of many, those of the first.
+pub fn lines<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> Vec<String> {
+    let mut problems = problems.into_iter();
+    let mut lines: Vec<String> = problems.by_ref().take(SHOWN).flat_map(Problem::lines).collect();
+    match problems.count() {
+        0 => {}
+        more => lines.push(format!("{more} more problems; ostler doctor lists them")),
+    }
+    lines
+}
+
 async fn asked(remote: &Remote) -> Result<Vec<Problem>, Exit> {
     let asked = tokio::time::timeout(LIMIT, remote.get(PROBLEMS)).await;
     asked.unwrap_or_else(|_| Err(Exit::machine("no answer in time")))
@@ -57,15 +78,14 @@ pub async fn here(record: &Record) -> Vec<Problem> {
     match asked(&remote).await {
         Ok(problems) => problems,
         // A host that knows users, without a connection token: nobody else may ask it.
-        Err(Exit::Usage(_)) => {
-            let found =
-                "the daemon does not tell this command what is wrong, because it has no connection token";
-            let fix = "set connectionTokenFile in the configuration, or read ostler logs";
+        Err(why) => {
+            let found = format!("the daemon does not tell this command what is wrong: {why}");
+            let fix =
+                "see ostler logs; on a host that knows users, set connectionTokenFile in the configuration";
             let finding = Finding::warning(found).fixed_by(fix);
             let (kind, place) = (ProblemKind::Configuration, "daemon".to_owned());
             vec![Problem::of(KnownProblem { kind, place, finding, since: SystemTime::now() })]
         }
-        Err(Exit::Machine(_)) => Vec::new(),
     }
 }
 
@@ -92,12 +112,8 @@ pub async fn added(place: &Place, answer: Answer, kinds: &[ProblemKind]) -> Answ
     let Some(remote) = place.remote().ok().flatten().or_else(here) else { return answer };
     // Whoever may not ask, or gets no answer, is shown the list alone.
     let problems = asked(&remote).await.unwrap_or_default();
-    let concern: Vec<&Problem> = problems.iter().filter(|problem| problem.is_about(kinds)).collect();
-    let said = |line: &String| answer.text.contains(line.as_str());
-    let mut notes: Vec<String> =
-        concern.iter().take(SHOWN).flat_map(|problem| problem.lines()).filter(|line| !said(line)).collect();
-    if concern.len() > SHOWN {
-        notes.push(format!("{} more problems; ostler doctor lists them", concern.len() - SHOWN));
-    }
+    let said = |problem: &&Problem| answer.text.contains(&problem.found);
+    let concern = problems.iter().filter(|problem| problem.is_about(kinds) && !said(problem));
+    let notes = lines(concern);
     notes.into_iter().fold(answer, Answer::note)
 }

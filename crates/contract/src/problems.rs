@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-/// How many places with a problem are listed. A folder can have any number of unreadable files.
+/// How many places with a problem are listed of each kind. A folder can have any number of unreadable files.
 const PLACES: usize = 1000;
 /// How many findings of one place are listed.
 const FINDINGS: usize = 100;
@@ -143,7 +143,7 @@ impl Problems {
         let listed =
             findings.into_iter().take(FINDINGS).map(|finding| (since(&finding).unwrap_or(now), finding));
         let listed = listed.map(|(since, finding)| (finding, since)).collect();
-        if places.len() < PLACES || places.contains_key(&key) {
+        if places.contains_key(&key) || places.keys().filter(|(other, _)| *other == kind).count() < PLACES {
             places.insert(key, listed);
         }
         fresh
@@ -189,6 +189,10 @@ mod tests {
             problems.set(ProblemKind::Records, &format!("{at:05}"), many);
         }
         assert_eq!(problems.list().len(), PLACES * FINDINGS);
+        // Those of one kind leave room for the others.
+        problems.set(ProblemKind::Storage, "state", vec![Finding::error("lost")]);
+        assert_eq!(problems.list()[0].finding.found, "lost");
+        problems.set(ProblemKind::Storage, "state", Vec::new());
         problems.set(ProblemKind::Records, "00000", vec![Finding::error("other")]);
         assert_eq!(problems.list()[0].finding.found, "other");
     }

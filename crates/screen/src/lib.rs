@@ -325,6 +325,14 @@ mod tests {
     }
 
     #[test]
+    fn a_cut_within_a_frame_shows_what_is_drawn() {
+        let mut model = Model::new(12, 6).unwrap();
+        model.take("\u{1b}[?2026;2004htop", usize::MAX);
+        let dump = model.dump();
+        assert!(dump.contains("top") && dump.contains("?2004h") && !dump.contains("2026"), "{dump:?}");
+    }
+
+    #[test]
     fn other_terminals_know_the_sequences() {
         let mut model = Model::new(12, 6).unwrap();
         model.take(

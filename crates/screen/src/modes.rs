@@ -8,8 +8,8 @@ const LONGEST: usize = 4 << 10;
 const MOST: usize = 300;
 
 /// Private modes that have another writer (the model of the screen) or that no terminal should be sent: 2 and 3 switch to
-/// another kind of terminal and to another width.
-const EXCLUDED: [u16; 10] = [1, 2, 3, 6, 7, 25, 47, 1047, 1048, 1049];
+/// another kind of terminal and to another width, and 2026 holds back what is drawn until the end of a frame.
+const EXCLUDED: [u16; 11] = [1, 2, 3, 6, 7, 25, 47, 1047, 1048, 1049, 2026];
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum State {

@@ -75,7 +75,9 @@ pub fn plan_at(turn: &[ResponsePart], activity: &str) -> Option<Value> {
         _ => None,
     });
     let mut entries = plans.next()?;
-    let at = entries.iter().position(|entry| entry["content"] == activity)?;
+    let is_it = |entry: &Value| entry["content"] == activity;
+    let is_open = |entry: &Value| is_it(entry) && entry["status"] != "completed";
+    let at = entries.iter().position(is_open).or_else(|| entries.iter().position(is_it))?;
     for (place, entry) in entries.iter_mut().enumerate() {
         match place.cmp(&at) {
             Ordering::Less => entry["status"] = "completed".into(),
@@ -110,7 +112,9 @@ pub fn part(part: &ResponsePart, notices: bool) -> Option<Value> {
                 let uri = part["uri"].as_str()?;
                 return Some(content_ref(uri, part["contentType"].as_str()));
             }
-            if let Some(plan) = part["_meta"].get(PLAN) {
+            if let Some(plan) = part["_meta"][PLAN].as_array()
+                && plan.iter().all(|entry| entry["content"].is_string())
+            {
                 return Some(json!({ "sessionUpdate": "plan", "entries": plan }));
             }
             let text = text_of(&part["content"]);

@@ -9,10 +9,11 @@ use ostler_protocol::own::UsageTotalsParams;
 
 use super::Refused;
 use super::page_shapes::{TestRule, TestedRule};
+use super::problem_shapes::Problem;
 use super::rows::Ask;
 use super::shapes::{
-    AgentProcesses, Configuration, DaemonStatus, PoolUsage, Problem, ReplayDelivery, ReplayedDelivery,
-    Restart, Restarting, Status,
+    AgentProcesses, Configuration, DaemonStatus, PoolUsage, ReplayDelivery, ReplayedDelivery, Restart,
+    Restarting, Status,
 };
 use crate::cli_manifest::{self, Manifest};
 use crate::control::Control;

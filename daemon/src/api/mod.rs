@@ -14,6 +14,7 @@ mod page;
 pub mod page_shapes;
 mod people;
 mod plugins;
+pub mod problem_shapes;
 pub mod query;
 pub mod rows;
 mod runs;

@@ -1,10 +1,11 @@
 //! What the requests of the API take and return. Each is declared once: serde reads and writes it, and the OpenAPI document
 //! has its JSON Schema. The commands read the same answers with `--remote`.
 
-use ostler_contract::problems::ProblemKind;
 use ostler_contract::{JsonObject, Value};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use super::problem_shapes::Problem;
 
 /// The body of every error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -78,27 +79,6 @@ pub struct DaemonStatus {
     /// What is wrong now, as `GET /api/problems`.
     #[serde(default)]
     pub problems: Vec<Problem>,
-}
-
-/// Something that is wrong now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Problem {
-    /// What it is about.
-    #[schemars(extend("enum" = ProblemKind::ALL.map(ProblemKind::name)))]
-    pub kind: String,
-    /// `error` if something does not work, `warning` if it works and may not be intended.
-    #[schemars(extend("enum" = ["error", "warning"]))]
-    pub severity: String,
-    /// What is wrong with what: a file, or the name of a plugin or an automation.
-    pub place: String,
-    /// What is wrong.
-    pub found: String,
-    /// What to do about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fix: Option<String>,
-    /// When it was noticed.
-    #[schemars(extend("format" = "date-time"))]
-    pub since: String,
 }
 
 /// The configuration.

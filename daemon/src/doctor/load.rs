@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use ostler_contract::points::AutomationStore;
 use ostler_contract::problems::ProblemKind;
-use ostler_contract::{JsonObject, Value};
+use ostler_contract::registry::Registrant;
+use ostler_contract::{JsonObject, Thrown, Value};
 use ostler_engine::Log;
 use ostler_loader::{Hidden, State as PluginState};
 use ostler_ports::{FileAutomations, Report, StateDb};
 
 use super::{Check, State};
-use crate::api::shapes::Problem;
+use crate::api::problem_shapes::Problem;
 use crate::client::Connection;
-use crate::compose::compose;
+use crate::compose::{Composed, compose};
 use crate::config::{ConfigFiles, StorageLocation};
 use crate::exit::Exit;
 use crate::place::Place;
@@ -144,26 +146,36 @@ async fn loaded(settings: &Settings, plugins: &mut Vec<Check>) -> Result<(Vec<St
     let fix = "find the cause with: ostler plugin check <plugin>";
     plugins.extend(skipped.into_iter().map(|line| Check::error(PLUGINS, line, fix)));
     let listed = agent::of_host(&composed, &hidden, agent::LIST, JsonObject::new()).await;
-    let log = &composed.host.core.log;
-    let _automations = match automations {
-        StorageLocation::File => {
-            // Their runs stay where they are: this host only reads the definitions.
-            let report = Report::quiet().keeping(log.problems().clone());
-            let db = StateDb::memory().map_err(|why| Exit::machine(why.message))?;
-            let store = FileAutomations::open(&settings.dir, db, report).await;
-            let store = Arc::new(store.map_err(|why| Exit::machine(why.message))?).into_point();
-            let judged = composed.host.automations.judge(&store).await;
-            judged.map_err(|why| Exit::machine(why.message))?;
-            Some(store)
-        }
-        StorageLocation::Memory => None,
+    // A plugin can have registered another store, whose content the running daemon checks.
+    let is_own = composed
+        .host
+        .core
+        .registry()
+        .is_some_and(|registry| registry.holder::<AutomationStore>() == Some(&Registrant::Host));
+    let unread = match automations {
+        StorageLocation::File if is_own => judge_files(&composed, &settings).await.err(),
+        _ => None,
     };
     let problems: Vec<Problem> = composed.host.problems().await.into_iter().map(Problem::of).collect();
     composed.host.close().await;
     let of_files = [ProblemKind::Automations, ProblemKind::Policies, ProblemKind::Records];
     let mut checks = not_installed(listed?.as_ref());
     checks.extend(of_problems(&[], problems.iter().filter(|problem| problem.is_about(&of_files))));
+    checks.extend(unread.map(|why| {
+        Check::error(
+            ProblemKind::Automations.name(),
+            why.message,
+            "make the folder of the configuration readable",
+        )
+    }));
     Ok((names, checks))
+}
+
+/// Lists what is wrong with the automations in files. Their runs stay where they are: this host only reads the definitions.
+async fn judge_files(composed: &Composed, settings: &Settings) -> Result<(), Thrown> {
+    let report = Report::quiet().keeping(composed.host.core.log.problems().clone());
+    let store = FileAutomations::open(&settings.dir, StateDb::memory()?, report).await?;
+    composed.host.automations.judge(&Arc::new(store).into_point()).await
 }
 
 /// Returns the ACP agents whose program is missing.

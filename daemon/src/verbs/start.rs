@@ -12,7 +12,6 @@ use ostler_processes::ChildKind;
 
 use crate::announce;
 use crate::answer::Answer;
-use crate::api::shapes::Problem;
 use crate::cli::DETACHED;
 use crate::config::Folders;
 use crate::config::RunFlags;
@@ -122,8 +121,8 @@ pub(super) async fn started(record: &Record, skipped: &[String]) -> Answer {
     }
     let problems = problems::here(record).await;
     json["problems"] = json!(problems);
-    let notes = problems.iter().filter(|problem| !skipped.contains(&problem.found)).flat_map(Problem::lines);
-    notes.fold(Answer::new(lines, json).named([url]), Answer::note)
+    let notes = problems::lines(problems.iter().filter(|problem| !skipped.contains(&problem.found)));
+    notes.into_iter().fold(Answer::new(lines, json).named([url]), Answer::note)
 }
 
 /// The end of a daemon's log: the lines written since it was opened.

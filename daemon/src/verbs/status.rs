@@ -6,7 +6,8 @@ use std::time::Duration;
 use ostler_contract::json;
 
 use crate::answer::Answer;
-use crate::api::shapes::{AgentProcesses, DaemonStatus, Problem, Status};
+use crate::api::problem_shapes::Problem;
+use crate::api::shapes::{AgentProcesses, DaemonStatus, Status};
 use crate::client::Connection;
 use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
@@ -29,7 +30,9 @@ pub async fn status(place: &Place) -> Result<Answer, Exit> {
         let answer = with_problems(shown.status.answer(), &shown.problems);
         let json = json!(shown);
         let answer = Answer { json, ..answer };
-        return Ok(shown.problem.into_iter().fold(answer, Answer::note));
+        let told = |problem: &String| shown.problems.iter().any(|known| known.found == *problem);
+        let untold = shown.problem.iter().filter(|problem| !told(problem)).cloned();
+        return Ok(untold.fold(answer, Answer::note));
     }
     let folders = place.folders()?;
     let Some(record) = daemon_file::running(&folders) else {
@@ -50,7 +53,7 @@ pub async fn status(place: &Place) -> Result<Answer, Exit> {
 
 /// Adds what is wrong now to the lines.
 fn with_problems(mut answer: Answer, problems: &[Problem]) -> Answer {
-    for line in problems.iter().flat_map(Problem::lines) {
+    for line in problems::lines(problems) {
         answer.text.push_str(&(one_line(&line) + "\n"));
     }
     answer

@@ -122,6 +122,7 @@ async fn every_answer_is_as_the_document_says() {
         ("POST", "/api/sign-in", "", Some(json!({ "token": TOKEN })), 403),
         ("POST", "/api/sign-out", "", Some(json!({})), 403),
         ("GET", "/api/status", "", None, 200),
+        ("GET", "/api/problems", "", None, 200),
         ("GET", "/api/health", "", None, 200),
         ("GET", "/api/ready", "", None, 200),
         // This host is in no cluster.
@@ -663,7 +664,7 @@ async fn a_delivery_is_replayed_as_the_document_says() {
     let url = format!("http://{}", daemon.address());
     let id = body["delivery"].as_str().unwrap();
     let replayed = ended(&mut remote(&Folder::new(json!({})), TOKEN, &url, &["webhook", "replay", id]));
-    assert_eq!(replayed.out, format!("replayed {id} on fire: 202\n"), "{replayed:?}");
+    assert!(replayed.out.starts_with(&format!("replayed {id} on fire: 202; no automation")), "{replayed:?}");
     let answer = ask(&daemon, "POST", path, TOKEN, Some(&json!({ "delivery": "nothing" }))).await;
     assert_eq!(
         (answer.status, undocumented(&document, path, "POST", &answer)),

@@ -45,6 +45,8 @@ const STARTUPS: &[Startup] = &[
     startup("bash", "readonly PROMPT_COMMAND", Lines),
     startup("bash", "PROMPT_COMMAND=true; readonly PROMPT_COMMAND", Lines),
     startup("bash", "readonly PS1", Lines),
+    startup("bash", "readonly line path number code name entry IFS OPTIND REPLY", Lines),
+    startup("bash", "IFS=_", Lines),
     startup("bash", "readonly PS0", Nothing("PS0 is read-only")),
     startup("bash", "readonly PS0=; set -u", Nothing("PS0 is read-only")),
     startup("bash", "readonly PROMPT_COMMAND PS1", Nothing("PS1 is read-only, and PROMPT_COMMAND is")),

@@ -2,19 +2,20 @@
 //! message, several messages on one line, batches, and answers that JSON-RPC does not know. None of that may leave a request
 //! without an answer.
 
-use std::collections::BTreeMap;
-
 use ostler_contract::protocol::error::code::INTERNAL_ERROR;
 use ostler_contract::protocol::surrogates::well_formed;
 use ostler_contract::{Value, json};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::errors::plain;
 use crate::masks::Masks;
 use crate::parsed::Name;
 
-/// The maximum number of messages on one line. What follows them is left out.
+/// The maximum number of messages on one line.
 const MESSAGES: usize = 1_000;
+/// How often the text after a `{` that begins no message is looked at.
+const ATTEMPTS: usize = 64;
 /// The retained length of what is not a message.
 const SHOWN: usize = 200;
 
@@ -25,14 +26,22 @@ pub struct Found {
     pub messages: Vec<(String, Name)>,
     /// The beginning of what is not a message, masked.
     pub noise: Option<String>,
+    /// Whether it has more messages than are read. What is left out can be an answer that somebody waits for.
+    pub is_too_long: bool,
 }
 
 impl Found {
     fn add_noise(&mut self, text: &str, masks: &Masks) {
-        if self.noise.is_none() && !text.trim().is_empty() {
-            // It can have ended in the middle of a line.
-            let shown = masks.hide_in_beginning(&plain(text.trim()));
-            self.noise = Some(shown.chars().take(SHOWN).collect());
+        // What stands between the messages of a batch is not worth a word.
+        let text =
+            text.trim_matches(|c: char| c.is_whitespace() || matches!(c, '[' | ']' | ',' | '\u{feff}'));
+        if self.noise.is_some() || text.is_empty() {
+            return;
+        }
+        // It can have ended in the middle of a line.
+        let shown: String = masks.hide_in_beginning(&plain(text)).chars().take(SHOWN).collect();
+        if !shown.trim().is_empty() {
+            self.noise = Some(shown.trim().to_owned());
         }
     }
 }
@@ -49,45 +58,37 @@ pub fn messages_in(line: String, masks: &Masks) -> Found {
         found.messages.push((line, name));
         return found;
     }
-    let Some(at) = line.find(['{', '[']) else {
-        found.add_noise(&line, masks);
-        return found;
-    };
-    // A list begins with `[`, and so does what many programs write before a message: `[info] {…}`.
-    let at = match serde_json::from_str::<Vec<&RawValue>>(&line[at..]) {
-        Ok(_) => at,
-        Err(_) => line.find('{').unwrap_or(line.len()),
-    };
-    let before = &line[..at];
-    if !before.trim_start_matches('\u{feff}').is_empty() {
-        found.add_noise(before, masks);
-    }
-    let mut values = serde_json::Deserializer::from_str(&line[at..]).into_iter::<&RawValue>();
-    while found.messages.len() < MESSAGES {
+    // Where the text begins that belongs to no message, and where the next message is looked for.
+    let (mut rest, mut from, mut attempts) = (0, 0, 0);
+    while let Some(at) = line[from..].find('{').map(|next| from + next) {
+        let mut values = serde_json::Deserializer::from_str(&line[at..]).into_iter::<&RawValue>();
         match values.next() {
-            Some(Ok(value)) => add(value, masks, &mut found),
-            Some(Err(_)) => break,
-            None => return found,
+            Some(Ok(value)) => {
+                found.add_noise(&line[rest..at], masks);
+                if found.messages.len() == MESSAGES {
+                    found.is_too_long = true;
+                    return found;
+                }
+                add(value.get(), masks, &mut found);
+                from = at + value.get().len();
+                rest = from;
+            }
+            // The beginning of a message that has no end. What is in it is no message of its own.
+            Some(Err(error)) if error.is_eof() => break,
+            _ => {
+                attempts += 1;
+                if attempts == ATTEMPTS {
+                    break;
+                }
+                from = at + 1;
+            }
         }
     }
-    found.add_noise(line.get(at + values.byte_offset()..).unwrap_or_default(), masks);
+    found.add_noise(&line[rest..], masks);
     found
 }
 
-/// Adds a message, or those of a batch.
-fn add(value: &RawValue, masks: &Masks, found: &mut Found) {
-    let text = value.get();
-    if text.starts_with('[') {
-        let batch: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
-        let room = MESSAGES.saturating_sub(found.messages.len());
-        for value in batch.into_iter().take(room) {
-            match value.get().starts_with('{') {
-                true => add(value, masks, found),
-                false => found.add_noise(value.get(), masks),
-            }
-        }
-        return;
-    }
+fn add(text: &str, masks: &Masks, found: &mut Found) {
     let Some(members) = Members::of(text) else { return found.add_noise(text, masks) };
     let message = match members.is_as_it_should_be() {
         true => Some(text.to_owned()),
@@ -117,13 +118,29 @@ struct Head<'a> {
     id: Option<&'a RawValue>,
 }
 
+/// The other members; one that is `null` is there.
+#[derive(Default, serde::Deserialize)]
+struct Rest<'a> {
+    #[serde(borrow, default, deserialize_with = "there")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "there")]
+    error: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "there")]
+    params: Option<&'a RawValue>,
+}
+
+fn there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
 impl<'a> Members<'a> {
     fn of(text: &'a str) -> Option<Self> {
-        Some(Self { text, head: serde_json::from_str(text).ok()? })
+        // A list would be read as the members in their order.
+        let head = text.trim_start().starts_with('{').then(|| serde_json::from_str(text).ok())??;
+        Some(Self { text, head })
     }
 
-    /// Returns all members, with those that are `null`.
-    fn all(&self) -> BTreeMap<String, &'a RawValue> {
+    fn rest(&self) -> Rest<'a> {
         serde_json::from_str(self.text).unwrap_or_default()
     }
 
@@ -139,8 +156,8 @@ impl<'a> Members<'a> {
             (None, _) => true,
             (Some(id), Some(_)) => !is_float(id.get()),
             (Some(_), None) => {
-                let all = self.all();
-                match (all.get("result"), all.get("error")) {
+                let rest = self.rest();
+                match (rest.result, rest.error) {
                     (Some(_), None) => true,
                     (None, Some(error)) => is_error(error.get()),
                     _ => false,
@@ -158,27 +175,27 @@ impl<'a> Members<'a> {
             let whole = format!("{number:.0}").parse::<i64>().ok()?;
             return self.with_id(whole);
         }
-        let all = self.all();
-        let null = |member: &str| all.get(member).is_some_and(|value| value.get() == "null");
-        match (all.get("result"), all.get("error")) {
+        let Rest { result, error, .. } = self.rest();
+        let is_null = |value: &RawValue| value.get() == "null";
+        match (result, error) {
             // As version 1 of JSON-RPC writes it.
-            (Some(result), Some(_)) if null("error") => {
+            (Some(result), Some(error)) if is_null(error) => {
                 Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#))
             }
-            (Some(_), Some(error)) if null("result") && is_error(error.get()) => {
+            (Some(result), Some(error)) if is_null(result) && is_error(error.get()) => {
                 Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
             }
             (result, error) => {
-                let said = match (result, error) {
-                    (None, None) => "neither a result nor an error".to_owned(),
+                let said = match (result.filter(|result| !is_null(result)), error) {
+                    (_, None) => "neither a result nor an error".to_owned(),
                     (Some(_), Some(error)) => {
                         format!("a result and an error: {}", quoted(error.get(), masks))
                     }
-                    (_, Some(error)) => quoted(error.get(), masks),
-                    (Some(_), None) => return None,
+                    (None, Some(error)) => quoted(error.get(), masks),
                 };
                 let message = format!("it answered what cannot be understood: {said}");
-                let error: Value = json!({ "code": INTERNAL_ERROR, "message": message });
+                let code = error.and_then(|error| code_of(error.get())).unwrap_or(INTERNAL_ERROR);
+                let error: Value = json!({ "code": code, "message": message });
                 Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
             }
         }
@@ -186,8 +203,7 @@ impl<'a> Members<'a> {
 
     fn with_id(&self, id: i64) -> Option<String> {
         let method = self.head.method?.get();
-        let params =
-            self.all().get("params").map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
+        let params = self.rest().params.map(|params| format!(r#","params":{params}"#)).unwrap_or_default();
         Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method}{params}}}"#))
     }
 }
@@ -202,6 +218,16 @@ fn quoted(text: &str, masks: &Masks) -> String {
 
 fn is_float(id: &str) -> bool {
     id.starts_with(['-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) && id.parse::<i64>().is_err()
+}
+
+/// Returns the code of an error whose other members do not fit.
+fn code_of(error: &str) -> Option<i32> {
+    #[derive(serde::Deserialize)]
+    struct Error {
+        code: f64,
+    }
+    let Error { code } = serde_json::from_str(error).ok()?;
+    format!("{code:.0}").parse().ok().filter(|_| code.fract() == 0.0)
 }
 
 /// Whether a text is an error of JSON-RPC.
@@ -220,7 +246,7 @@ mod tests {
     use super::*;
 
     fn texts(line: &str) -> (Vec<String>, Option<String>) {
-        let Found { messages, noise } = messages_in(line.to_owned(), &Masks::default());
+        let Found { messages, noise, .. } = messages_in(line.to_owned(), &Masks::default());
         (messages.into_iter().map(|(text, _)| text).collect(), noise)
     }
 
@@ -234,7 +260,7 @@ mod tests {
             ("\u{feff}", None),
             ("\u{1b}]0;busy\u{7}", None),
             ("\r 10%\r100%\r", Some(" 10%100%")),
-            ("[info] ", Some("[info]")),
+            ("[info] ", Some("info")),
             ("\u{1b}[2K[1/3] building ", Some("[1/3] building")),
         ] {
             for message in [UPDATE, ANSWER] {
@@ -253,13 +279,35 @@ mod tests {
 
     #[test]
     fn a_line_can_hold_several_messages() {
-        let both = (vec![UPDATE.to_owned(), ANSWER.to_owned()], None);
-        assert_eq!(texts(&format!("{UPDATE}{ANSWER}")), both);
-        assert_eq!(texts(&format!("{UPDATE} {ANSWER}")), both);
-        assert_eq!(texts(&format!("[{UPDATE},{ANSWER}]")), both);
-        let many = format!("[{}]", vec![UPDATE; MESSAGES + 1].join(","));
-        assert_eq!(texts(&many).0.len(), MESSAGES);
-        assert_eq!(texts(&UPDATE.repeat(MESSAGES + 1)).0.len(), MESSAGES);
+        let both =
+            |noise: Option<&str>| (vec![UPDATE.to_owned(), ANSWER.to_owned()], noise.map(str::to_owned));
+        for (line, noise) in [
+            (format!("{UPDATE}{ANSWER}"), None),
+            (format!("{UPDATE} {ANSWER}"), None),
+            (format!("[{UPDATE},{ANSWER}]"), None),
+            (format!("[{UPDATE}][{ANSWER}]"), None),
+            (format!("\u{1b}[2K[{UPDATE}, {ANSWER}] "), None),
+            (format!("[info] [{UPDATE},{ANSWER}]"), Some("info")),
+            (format!("[{UPDATE},{ANSWER}] done"), Some("done")),
+            (format!("{UPDATE} 50%\r{ANSWER}"), Some("50%")),
+            (format!("loaded {{plugins: 3}} {UPDATE}{ANSWER}"), Some("loaded {plugins: 3}")),
+            (format!("a quoted \"{{\" {UPDATE}{ANSWER}"), Some("a quoted \"{\"")),
+        ] {
+            assert_eq!(texts(&line), both(noise), "{line}");
+        }
+        let many = vec![UPDATE; MESSAGES + 1];
+        for line in [format!("[{}]", many.join(",")), many.concat()] {
+            let found = messages_in(line, &Masks::default());
+            assert!(found.messages.len() == MESSAGES && found.is_too_long);
+        }
+        let holes = "{".repeat(ATTEMPTS) + UPDATE;
+        assert_eq!(texts(&holes).0, Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_in_an_unfinished_message_is_no_message() {
+        let half = format!(r#"{{"method":"a","params":{UPDATE}"#);
+        assert_eq!(texts(&half).0, Vec::<String>::new());
     }
 
     #[test]
@@ -278,14 +326,19 @@ mod tests {
             (r#""error":{"code":1.5,"message":"busy"}"#, r#"{"code":1.5,"message":"busy"}"#),
             (r#""error":null"#, "null"),
             (r#""other":1"#, "neither a result nor an error"),
+            (r#""result":null,"error":"busy""#, r#""busy""#),
             (r#""result":{},"error":{"code":1,"message":"busy"}"#, r#"{"code":1,"message":"busy"}"#),
         ] {
             let (found, noise) = texts(&format!(r#"{{"jsonrpc":"2.0","id":"a",{members}}}"#));
             assert_eq!((found.len(), noise), (1, None), "{members}");
             let answer: Value = serde_json::from_str(&found[0]).unwrap();
-            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("a"), &json!(INTERNAL_ERROR)));
+            let code = if said.contains(r#""code":1,"#) { 1 } else { INTERNAL_ERROR };
+            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("a"), &json!(code)));
             assert!(answer["error"]["message"].as_str().unwrap().ends_with(said), "{answer}");
         }
+        // A code that can be read says what to do.
+        let (found, _) = texts(r#"{"id":"a","error":{"code":-32000.0,"message":null}}"#);
+        assert!(found[0].contains(r#""code":-32000,"#), "{found:?}");
         // Version 1 of JSON-RPC writes both.
         let (found, _) = texts(r#"{"id":"a","result":{"b":1},"error":null}"#);
         assert_eq!(found, [r#"{"jsonrpc":"2.0","id":"a","result":{"b":1}}"#]);

@@ -106,6 +106,9 @@ impl Unread {
             if let Some(noise) = found.noise {
                 self.note(noise);
             }
+            if found.is_too_long {
+                return Err(io::Error::other("it sent a line of more messages than are read"));
+            }
             output.found = found.messages.into();
             if output.found.is_empty() {
                 wasted += 1;

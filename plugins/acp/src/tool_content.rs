@@ -127,6 +127,15 @@ fn changed_lines(before: &str, after: &str) -> (usize, usize) {
     (after.len() - head - tail, before.len() - head - tail)
 }
 
+/// Returns an agent's title for readers. Many write commands and names as Markdown code; what else is in a title, such as
+/// `**/*.rs`, is not Markdown.
+pub fn shown_title(title: &str) -> Value {
+    match title.matches('`').count() {
+        0 | 1 => title.into(),
+        _ => json!({ "markdown": title }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -391,7 +391,7 @@ impl Turn {
         call.step = Step::Asked;
         let title = call.title();
         let mut action = call.ready(&self.id);
-        action["confirmationTitle"] = shown_title(&title);
+        action["confirmationTitle"] = tool_content::shown_title(&title);
         action["options"] = options.clone();
         for (name, value) in about {
             action["_meta"][name] = value;
@@ -401,7 +401,7 @@ impl Turn {
         }
         let shown = call.shown.clone();
         let mut state = json!({ "status": "pending-confirmation", "toolCallId": shown, "toolName": call.tool_name(),
-            "displayName": title, "invocationMessage": shown_title(&title), "confirmationTitle": shown_title(&title),
+            "displayName": title, "invocationMessage": tool_content::shown_title(&title), "confirmationTitle": tool_content::shown_title(&title),
             "options": options });
         for member in ["toolInput", "edits", "_meta"] {
             if let Some(value) = action.get(member) {
@@ -574,20 +574,11 @@ impl ToolCall {
 
     fn ready(&self, turn: &str) -> Value {
         let mut action = self.action("chat/toolCallReady", turn);
-        action["invocationMessage"] = shown_title(&self.title());
+        action["invocationMessage"] = tool_content::shown_title(&self.title());
         if let Some(input) = &self.whole.raw_input {
             action["toolInput"] = tool_content::text_of(input).into();
         }
         action
-    }
-}
-
-/// Returns an agent's title for readers. Many write commands and names as Markdown code; what else is in a title, such as
-/// `**/*.rs`, is not Markdown.
-fn shown_title(title: &str) -> Value {
-    match title.matches('`').count() {
-        0 | 1 => title.into(),
-        _ => json!({ "markdown": title }),
     }
 }
 

@@ -1,11 +1,14 @@
-//! How many git processes run at a time, so that no repository delays another.
+//! How many git processes run at a time, so that one busy repository does not delay the others.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The maximum number of processes in their first second.
@@ -20,6 +23,8 @@ const FIRST: Duration = Duration::from_secs(1);
 const REPOSITORIES: usize = 256;
 /// How many directories are remembered with their repositories.
 const DIRECTORIES: usize = 1024;
+/// The largest file that names a folder, in bytes: the longest path of the system.
+const NAME_LIMIT: u64 = 4096;
 
 static RUNNING: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(AT_A_TIME)));
 static LANES: Mutex<BTreeMap<PathBuf, Arc<Lane>>> = Mutex::new(BTreeMap::new());
@@ -90,16 +95,29 @@ async fn repository_of(directory: &Path) -> PathBuf {
 fn common_dir(directory: &Path) -> Option<PathBuf> {
     let git = directory.ancestors().find_map(|above| {
         let git = above.join(".git");
-        match std::fs::read_to_string(&git) {
-            Ok(text) => Some(above.join(text.trim().strip_prefix("gitdir: ")?)),
-            Err(_) if git.is_dir() => Some(git),
-            Err(_) => (above.join("HEAD").is_file()
+        match small_text(&git) {
+            Some(text) => Some(above.join(text.trim().strip_prefix("gitdir: ")?)),
+            None if git.is_dir() => Some(git),
+            None => (above.join("HEAD").is_file()
                 && (above.join("commondir").is_file() || above.join("objects").is_dir()))
             .then(|| above.to_owned()),
         }
     })?;
-    let shared = std::fs::read_to_string(git.join("commondir"));
-    std::fs::canonicalize(shared.map_or_else(|_| git.clone(), |shared| git.join(shared.trim()))).ok()
+    let shared = small_text(&git.join("commondir"));
+    std::fs::canonicalize(shared.map_or_else(|| git.clone(), |shared| git.join(shared.trim()))).ok()
+}
+
+/// Reads a small regular file. A repository can have a pipe or a link to a device in its place, whose read does not end.
+fn small_text(path: &Path) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    let found = file.metadata().ok()?;
+    if !found.is_file() || found.len() > NAME_LIMIT {
+        return None;
+    }
+    let mut text = String::new();
+    file.take(NAME_LIMIT).read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 #[cfg(test)]
@@ -141,8 +159,45 @@ mod tests {
         }
     }
 
+    #[test]
+    fn only_small_regular_files_name_a_folder() {
+        enum Is {
+            Text(String),
+            LinkTo(&'static str),
+            Pipe,
+        }
+        let text = |text: &str| Is::Text(text.to_owned());
+        let long = |start: &str| Is::Text(format!("{start}{}", "/".repeat(5000)));
+        for (name, file, is, expected) in [
+            ("a folder", "git/x", text(""), "top/.git"),
+            ("shared", "top/.git/commondir", text("../../git\n"), "git"),
+            ("a device as shared", "top/.git/commondir", Is::LinkTo("/dev/zero"), "top/.git"),
+            ("a pipe as shared", "top/.git/commondir", Is::Pipe, "top/.git"),
+            ("a long shared", "top/.git/commondir", long("../../git"), "top/.git"),
+            ("a file", "top/a/.git", text("gitdir: ../../git\n"), "git"),
+            ("a device", "top/a/.git", Is::LinkTo("/dev/zero"), "top/.git"),
+            ("a pipe", "top/a/.git", Is::Pipe, "top/.git"),
+            ("a long file", "top/a/.git", long("gitdir: ../../git"), "top/.git"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path().canonicalize().unwrap();
+            for made in ["git", "top/.git", "top/a"] {
+                std::fs::create_dir_all(root.join(made)).unwrap();
+            }
+            let file = root.join(file);
+            match is {
+                Is::Text(text) => std::fs::write(&file, text).unwrap(),
+                Is::LinkTo(target) => std::os::unix::fs::symlink(target, &file).unwrap(),
+                Is::Pipe => {
+                    rustix::fs::mkfifoat(rustix::fs::CWD, &file, Mode::RUSR | Mode::WUSR).unwrap();
+                }
+            }
+            assert_eq!(common_dir(&root.join("top/a")), Some(root.join(expected)), "{name}");
+        }
+    }
+
     #[tokio::test]
-    async fn a_repository_delays_no_other() {
+    async fn one_busy_repository_delays_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for name in ["busy", "other"] {

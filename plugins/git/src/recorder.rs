@@ -1,5 +1,6 @@
 //! Records the states of one working tree. Equal work is shared: turns that begin or end at the same time have one snapshot,
-//! and their refs are read and changed together. What no request waits for any more is dropped.
+//! and their refs are read and changed together. What no request waits for any more is dropped, except a change of refs that
+//! has begun.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::batches::Batches;
 use crate::program::{Failure, Git};
 use crate::selected::{Known, select};
 use crate::shared_work::SharedWork;
-use crate::snapshots::{base, gone, missed, of_turn, remove, update, write};
+use crate::snapshots::{Changing, base, gone, missed, of_turn, remove, update, write};
 use crate::tree::Tree;
 
 /// How many names of refs are arguments of one call.
@@ -26,6 +27,7 @@ pub(crate) struct Recorder {
     requests: Batches<Request, Result<(), Failure>>,
     refs: Batches<String, Result<Option<String>, Failure>>,
     misses: Batches<String, Result<bool, Failure>>,
+    changing: Changing,
 }
 
 /// A change of what is recorded.
@@ -60,6 +62,11 @@ fn interrupted() -> Failure {
 }
 
 impl Recorder {
+    /// Waits for a change of refs that has begun.
+    pub(crate) async fn settled(&self) {
+        drop(self.changing.lock().await);
+    }
+
     /// Records something, after what was requested before.
     pub(crate) fn record(
         self: &Arc<Self>,
@@ -87,10 +94,10 @@ impl Recorder {
 
     /// Stores that the first turn of a session began without a snapshot; returns whether it was the first one.
     pub(crate) async fn miss(&self, tree: &Arc<Tree>, session: String) -> Result<bool, Failure> {
-        let tree = tree.clone();
+        let (tree, changing) = (tree.clone(), self.changing.clone());
         let stored = self.misses.add(session, move |sessions| async move {
             let count = sessions.len();
-            miss(&tree, sessions)
+            miss(&tree, sessions, &changing)
                 .await
                 .map_or_else(|why| vec![Err(why); count], |missed| missed.into_iter().map(Ok).collect())
         });
@@ -155,12 +162,14 @@ impl Recorder {
     }
 
     async fn process(self: Arc<Self>, tree: &Arc<Tree>, requests: Vec<Request>) -> Vec<Result<(), Failure>> {
+        // Of requests that were abandoned.
+        self.settled().await;
         let mut results: Vec<Result<(), Failure>> = vec![Ok(()); requests.len()];
         let forgets = |request: &Request| matches!(request, Request::Forget { .. });
         let forgotten: Vec<&str> = requests.iter().filter(|it| forgets(it)).map(Request::session).collect();
         if !forgotten.is_empty() {
             // The working tree may be removed already.
-            let removed = remove(&tree.repository, &forgotten).await;
+            let removed = remove(&tree.repository, &forgotten, &self.changing).await;
             for (result, _) in results.iter_mut().zip(&requests).filter(|(_, request)| forgets(request)) {
                 result.clone_from(&removed);
             }
@@ -234,7 +243,7 @@ impl Recorder {
         if changes.iter().all(String::is_empty) {
             return Ok(vec![Ok(()); requests.len()]);
         }
-        let together = update(tree, changes.concat().into_bytes()).await;
+        let together = update(tree, changes.concat().into_bytes(), &self.changing).await;
         if requests.len() == 1 || together.is_ok() {
             return Ok(vec![together; requests.len()]);
         }
@@ -243,7 +252,7 @@ impl Recorder {
         for change in changes {
             results.push(match change.is_empty() {
                 true => Ok(()),
-                false => update(tree, change.into_bytes()).await,
+                false => update(tree, change.into_bytes(), &self.changing).await,
             });
         }
         Ok(results)
@@ -262,7 +271,8 @@ async fn refs(root: &Path, names: &[String]) -> Result<HashMap<String, String>, 
     Ok(found)
 }
 
-async fn miss(tree: &Arc<Tree>, sessions: Vec<String>) -> Result<Vec<bool>, Failure> {
+async fn miss(tree: &Arc<Tree>, sessions: Vec<String>, changing: &Changing) -> Result<Vec<bool>, Failure> {
+    drop(changing.lock().await);
     let names: Vec<String> = sessions.iter().map(|session| base(session)).collect();
     let found = refs(&tree.root, &names).await?;
     let first: Vec<bool> = names.iter().map(|name| !found.contains_key(name)).collect();
@@ -275,7 +285,7 @@ async fn miss(tree: &Arc<Tree>, sessions: Vec<String>) -> Result<Vec<bool>, Fail
     if !open.is_empty() {
         let empty = Git::read(&tree.root).args(["mktree"]).text().await?;
         let changes: String = open.iter().map(|name| format!("update {name} {empty}\n")).collect();
-        update(tree, changes.into_bytes()).await?;
+        update(tree, changes.into_bytes(), changing).await?;
     }
     Ok(first)
 }

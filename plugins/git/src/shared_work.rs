@@ -7,9 +7,6 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt as _, Shared, WeakShared};
 use parking_lot::Mutex;
 
-/// How many keys are remembered before those without work are forgotten.
-const KEYS: usize = 256;
-
 /// Work that runs once at a time. Requests that wait at the same time get the result of one run, which begins after all of
 /// them. Work that no request waits for any more is dropped, whether it waits or runs.
 pub(crate) struct SharedWork<T: Clone>(Arc<State<T>>);
@@ -65,8 +62,30 @@ impl<T: Clone + Send + Sync + 'static> SharedWork<T> {
     }
 }
 
-/// [`SharedWork`] by what it is about.
-pub(crate) struct SharedByKey<K, T: Clone>(Mutex<HashMap<K, Arc<SharedWork<T>>>>);
+/// [`SharedWork`] by what it is about. A key is remembered as long as a request for it waits.
+pub(crate) struct SharedByKey<K, T: Clone>(Mutex<HashMap<K, OfKey<T>>>);
+
+struct OfKey<T: Clone> {
+    work: SharedWork<T>,
+    requests: usize,
+}
+
+/// A request that waits.
+struct Waits<'a, K: Eq + Hash, T: Clone> {
+    all: &'a Mutex<HashMap<K, OfKey<T>>>,
+    key: K,
+}
+
+impl<K: Eq + Hash, T: Clone> Drop for Waits<'_, K, T> {
+    fn drop(&mut self) {
+        let mut all = self.all.lock();
+        let Some(of_key) = all.get_mut(&self.key) else { return };
+        of_key.requests -= 1;
+        if of_key.requests == 0 {
+            all.remove(&self.key);
+        }
+    }
+}
 
 impl<K, T: Clone> Default for SharedByKey<K, T> {
     fn default() -> Self {
@@ -74,20 +93,22 @@ impl<K, T: Clone> Default for SharedByKey<K, T> {
     }
 }
 
-impl<K: Eq + Hash, T: Clone + Send + Sync + 'static> SharedByKey<K, T> {
+impl<K: Clone + Eq + Hash, T: Clone + Send + Sync + 'static> SharedByKey<K, T> {
     /// Returns the result of a run for this key that begins after this call.
     pub(crate) async fn run<F>(&self, key: K, work: impl FnOnce() -> F + Send + 'static) -> T
     where
         F: Future<Output = T> + Send + 'static,
     {
-        let of_key = {
+        let shared = {
             let mut all = self.0.lock();
-            if all.len() >= KEYS {
-                all.retain(|_, of_key| Arc::strong_count(of_key) > 1);
-            }
-            all.entry(key).or_default().clone()
+            let new = || OfKey { work: SharedWork::default(), requests: 0 };
+            let of_key = all.entry(key.clone()).or_insert_with(new);
+            of_key.requests += 1;
+            SharedWork(of_key.work.0.clone())
         };
-        of_key.run(work).await
+        // Dropped after the run, so that no other run for this key begins during it.
+        let _waits = Waits { all: &self.0, key };
+        shared.run(work).await
     }
 }
 
@@ -168,5 +189,21 @@ mod tests {
         assert!(futures::poll!(&mut never).is_pending());
         work.permits.add_permits(1);
         assert_eq!(shared.run("other", || async { 7 }).await, 7);
+    }
+
+    #[tokio::test]
+    async fn a_key_is_forgotten_with_its_last_request() {
+        let shared = SharedByKey::<usize, usize>::default();
+        let known = || shared.0.lock().len();
+        let mut one = Box::pin(shared.run(1, std::future::pending));
+        let mut other = Box::pin(shared.run(1, std::future::pending));
+        assert!(futures::poll!(&mut one).is_pending());
+        assert!(futures::poll!(&mut other).is_pending());
+        assert_eq!(shared.run(2, || async { 7 }).await, 7);
+        assert_eq!(known(), 1);
+        drop(one);
+        assert_eq!(known(), 1, "another request waits");
+        drop(other);
+        assert_eq!(known(), 0);
     }
 }

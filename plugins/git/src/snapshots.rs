@@ -25,6 +25,9 @@ const REFS: &str = "refs/ostler";
 /// How many trees are remembered before those that are not in use are forgotten.
 const REMEMBERED: usize = 256;
 
+/// Locked while refs of a tree are changed.
+pub(crate) type Changing = Arc<tokio::sync::Mutex<()>>;
+
 /// The snapshots.
 #[derive(Default)]
 pub(crate) struct Snapshots {
@@ -134,6 +137,10 @@ impl Snapshots {
     /// Waits for what is recorded, and forgets all trees, and with them their temporary folders. The snapshots stay.
     pub(crate) async fn close(&self) {
         let _all = self.unattended.write().await;
+        let recorders: Vec<Arc<Recorder>> = self.recorders.lock().values().cloned().collect();
+        for recorder in recorders {
+            recorder.settled().await;
+        }
         self.sessions.lock().clear();
     }
 
@@ -223,7 +230,11 @@ impl Drop for Missing {
 }
 
 /// Removes the snapshots of sessions from a repository.
-pub(crate) async fn remove(repository: &Repository, sessions: &[&str]) -> Result<(), Failure> {
+pub(crate) async fn remove(
+    repository: &Repository,
+    sessions: &[&str],
+    changing: &Changing,
+) -> Result<(), Failure> {
     let common = repository.common_dir.clone();
     let mut refs = Vec::new();
     for sessions in sessions.chunks(NAMES) {
@@ -234,17 +245,25 @@ pub(crate) async fn remove(repository: &Repository, sessions: &[&str]) -> Result
         return Ok(());
     }
     let bare = Repository { tree: None, git_dir: common.clone(), common_dir: common };
-    change_refs(&Guard::of(&bare).await?, refs).await
+    change_refs(Arc::new(Guard::of(&bare).await?), refs, changing).await
 }
 
 /// Changes refs, all or none of them. No hook takes part.
-pub(crate) async fn update(tree: &Tree, refs: Vec<u8>) -> Result<(), Failure> {
-    change_refs(&*tree.guard().await?, refs).await
+pub(crate) async fn update(tree: &Tree, refs: Vec<u8>, changing: &Changing) -> Result<(), Failure> {
+    change_refs(tree.guard().await?, refs, changing).await
 }
 
-async fn change_refs(guard: &Guard, refs: Vec<u8>) -> Result<(), Failure> {
-    let update = guard.git().args(["update-ref", "--no-deref", "--stdin"]);
-    update.input(refs).run().await.map(drop)
+/// A change that has begun ends also if it is not waited for any more: git that is killed leaves its locks, and later changes
+/// of the same refs fail.
+async fn change_refs(guard: Arc<Guard>, refs: Vec<u8>, changing: &Changing) -> Result<(), Failure> {
+    let locked = changing.clone().lock_owned().await;
+    let change = tokio::spawn(async move {
+        let update = guard.git().args(["update-ref", "--no-deref", "--stdin"]);
+        let changed = update.input(refs).run().await.map(drop);
+        drop(locked);
+        changed
+    });
+    change.await.map_err(|why| Failure::Other(format!("cannot change the refs of snapshots: {why}")))?
 }
 
 /// Writes the tree object: with a copy of the index, so that the index itself stays as it is, and with a folder for new
@@ -459,6 +478,25 @@ pub(crate) async fn between(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::Trees;
+
+    #[tokio::test]
+    async fn a_change_of_refs_ends_also_if_it_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        Git::write(folder.path()).args(["init", "--quiet"]).run().await.unwrap();
+        let tree = Trees::default().of(folder.path()).await.unwrap().unwrap();
+        let id = Git::read(&tree.root).args(["mktree"]).text().await.unwrap();
+        let name = base("echo:/one");
+        let guard = tree.guard().await.unwrap();
+        let changing = Changing::default();
+        let refs = format!("create {name} {id}\n").into_bytes();
+        let mut change = Box::pin(change_refs(guard, refs, &changing));
+        assert!(futures::poll!(&mut change).is_pending());
+        drop(change);
+        drop(changing.lock().await);
+        let found = Git::read(&tree.root).args(["rev-parse", "--verify", &name]).text().await;
+        assert_eq!(found, Ok(id));
+    }
 
     #[test]
     fn any_text_is_a_part_of_a_ref() {

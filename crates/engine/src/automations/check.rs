@@ -81,7 +81,9 @@ pub(super) fn set_problems(
         }));
     }
     let fix = format!("correct automations/{id}.md, or change the automation with a client");
-    let findings = findings.into_iter().map(|finding| finding.fixed_by(&fix)).collect();
+    // One that is disabled starts nothing, as its owner wants.
+    let of_owner = |finding: Finding| Finding { is_error: finding.is_error && definition.enabled, ..finding };
+    let findings = findings.into_iter().map(|finding| of_owner(finding).fixed_by(&fix)).collect();
     automations.core.log.set_problems(ProblemKind::Automations, &format!("automation {id}"), findings);
 }
 

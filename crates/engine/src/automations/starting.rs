@@ -6,11 +6,14 @@ use ostler_contract::events::Event;
 use ostler_contract::owner::Owner;
 use ostler_contract::read::Unknown;
 use ostler_protocol::grants::Grant;
+use ostler_protocol::template::{TemplatePart, parts};
 use ostler_protocol::wire::actions::{
     AutomationRunPrimarySessionChangedAction, AutomationRunSessionRemovedAction,
     AutomationRunSessionSetAction, StateAction,
 };
-use ostler_protocol::wire::state::{AutomationRunLifecycle, AutomationRunState, MessageKind, ModelSelection};
+use ostler_protocol::wire::state::{
+    AutomationDefinition, AutomationRunLifecycle, AutomationRunState, MessageKind, ModelSelection,
+};
 use ostler_protocol::{json, names, uri};
 use tracing::{Instrument, Span};
 
@@ -40,7 +43,16 @@ fn has_no_chat(session: &SessionEntry, why: &str) -> bool {
 }
 
 /// Why a run does not start whose message has nothing for the agent.
-const NO_MESSAGE: &str = "its message is empty: its placeholders have no values";
+fn no_message(definition: &AutomationDefinition) -> String {
+    // Without a text, the title is the message.
+    let mut written = [&definition.message.text, &definition.title].into_iter();
+    let has_placeholders =
+        |text: &String| parts(text).any(|part| matches!(part, TemplatePart::Placeholder { .. }));
+    match written.any(has_placeholders) {
+        true => "its message is empty: its placeholders have no values".to_owned(),
+        false => "its message is empty: write a text for the agent".to_owned(),
+    }
+}
 
 /// Why a run cannot start whose session could not be read.
 fn unread(why: &Unknown) -> String {
@@ -93,7 +105,7 @@ impl Automations {
         let definition = &entry.wire.definition;
         let settings = &entry.settings;
         if self.has_no_message(&entry, run) {
-            return Err(NO_MESSAGE.to_owned());
+            return Err(no_message(definition));
         }
         let order = Order::of_run(run).filter(|order| order.session && !settings.pinned);
         let continued = match &order {
@@ -272,6 +284,29 @@ impl Automations {
         match has_been_here {
             true => Ok(()),
             false => Err(format!("{id} has to sign in once before an automation of theirs may run")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_empty_because_of_its_placeholders_or_its_text() {
+        let (values, text) = ("its placeholders have no values", "write a text for the agent");
+        for (title, message, why) in [
+            ("Hub", "{{event.ref}}\n", values),
+            ("{{event.ref}}", " ", values),
+            ("", "", text),
+            (" ", "\n", text),
+        ] {
+            let definition: AutomationDefinition = serde_json::from_value(json!({
+                "title": title, "enabled": true, "session": {}, "triggers": [],
+                "message": { "text": message, "origin": { "kind": "automation" } },
+            }))
+            .expect("a definition");
+            assert_eq!(no_message(&definition), format!("its message is empty: {why}"), "{title} {message}");
         }
     }
 }

@@ -149,9 +149,9 @@ impl Index {
         }
     }
 
-    /// Returns why an event fired none of the triggers that share a value with its data.
-    pub fn unheard(&self, r#type: &str, event: &str, data: &SentObject) -> Vec<String> {
-        self.declared.unheard(r#type, event, data)
+    /// Returns why an event fired none of the triggers that it is about.
+    pub fn unheard(&self, r#type: &str, required: &[String], event: &str, data: &SentObject) -> Vec<String> {
+        self.declared.unheard(r#type, required, event, data)
     }
 
     /// Returns the fields of an event's data that decide which triggers match.
@@ -181,18 +181,11 @@ impl Index {
         (found, looked)
     }
 
-    /// Whether a trigger for an event has these values, whatever else its config wants.
-    pub fn waits_for(&self, r#type: &str, event: &str, values: &JsonObject) -> bool {
-        let waiters = self.waiters(r#type, event);
-        let mut waiting = waiters
-            .into_iter()
-            .flat_map(|waiters| waiters.shapes.values())
-            .flat_map(|shape| shape.whole.values().flatten());
-        waiting.any(|waiting| {
-            values.iter().all(|(key, value)| {
-                waiting.config.get(key).is_some_and(|wanted| canonical(wanted) == canonical(value))
-            })
-        })
+    /// Whether a trigger for an event has these values of keys, each as [`canonical`] writes it, whatever else its config
+    /// wants.
+    pub fn waits_for(&self, r#type: &str, event: &str, values: &[(String, String)]) -> bool {
+        let mut shapes = self.waiters(r#type, event).into_iter().flat_map(|waiters| &waiters.shapes);
+        shapes.any(|(keys, shape)| shape.waits_for(keys, values))
     }
 
     fn waiters(&self, r#type: &str, event: &str) -> Option<&Waiters> {
@@ -250,6 +243,21 @@ impl Shape {
         let lists =
             of_key.map(|(key, by)| by.get(&value_of(key, data)).map(Vec::as_slice).unwrap_or_default());
         lists.min_by_key(|list| list.len()).unwrap_or_default().iter().collect()
+    }
+
+    /// Whether one of the triggers, whose configs have these keys, has these values.
+    fn waits_for(&self, keys: &[String], values: &[(String, String)]) -> bool {
+        let of_value = |(key, value): &(String, String)| {
+            let at = keys.iter().position(|held| held == key)?;
+            self.by_key.get(at).unwrap_or(&self.whole).get(value)
+        };
+        let lists: Option<Vec<&Vec<Arc<Waiting>>>> = values.iter().map(of_value).collect();
+        let rarest = lists.unwrap_or_default().into_iter().min_by_key(|list| list.len());
+        // A list is never empty, so the usual single value needs no comparison.
+        let has_all = |waiting: &Arc<Waiting>| {
+            values.len() == 1 || values.iter().all(|(key, value)| value_of(key, &waiting.config) == *value)
+        };
+        rarest.is_some_and(|list| list.iter().any(has_all))
     }
 }
 
@@ -419,25 +427,66 @@ mod tests {
         index.set("off", &definition(false, json!({ "endpoint": "deploy" })), &[]);
         index.set("main", &definition(true, json!({ "endpoint": "deploy", "ref": "main", "n": 1 })), &[]);
         index.set("other", &definition(true, json!({ "endpoint": "other" })), &[]);
-        let why =
-            |index: &Index, event: &str, data: Value| index.unheard("webhook", event, &object(data).into());
+        index.set("tag", &definition(false, json!({ "endpoint": "deploy", "ref": "tag" })), &[]);
+        index.set("far", &definition(false, json!({ "endpoint": "far", "ref": "main" })), &[]);
+        let required = ["endpoint".to_owned()];
+        let why = |index: &Index, event: &str, data: Value| {
+            index.unheard("webhook", &required, event, &object(data).into())
+        };
         let data = json!({ "ref": "dev", "n": 1, "endpoint": "deploy" });
         let disabled = "automation off: it is disabled; enable it with: ostler automation enable off";
         assert_eq!(
             why(&index, "call", data.clone()),
-            ["automation main: its trigger on requires another value of ref", disabled]
+            [
+                "automation main: its trigger on requires another value of ref",
+                disabled,
+                "automation tag: its trigger on requires another value of ref",
+            ]
         );
         assert_eq!(
             why(&index, "cal", data.clone()),
-            ["automation main: its trigger on does not name the event cal", disabled]
+            ["main", "off", "tag"]
+                .map(|id| format!("automation {id}: its trigger on does not name the event cal"))
         );
-        assert_eq!(why(&index, "call", json!({ "endpoint": "none" })), [""; 0]);
-        assert_eq!(index.unheard("else", "call", &object(data.clone()).into()), [""; 0]);
+        for of_others in
+            [json!({ "endpoint": "none" }), json!({ "endpoint": "none", "ref": "main" }), json!({})]
+        {
+            assert_eq!(why(&index, "call", of_others), [""; 0], "they are not about this endpoint");
+        }
+        assert_eq!(index.unheard("else", &required, "call", &object(data.clone()).into()), [""; 0]);
+        assert_eq!(
+            index.unheard("webhook", &[], "call", &object(json!({ "ref": "tag" })).into()),
+            ["automation tag: it is disabled; enable it with: ostler automation enable tag"],
+            "a type that requires nothing"
+        );
         for at in 0..20 {
             index.set(&format!("z{at}"), &definition(false, json!({ "endpoint": "deploy" })), &[]);
         }
         let many = why(&index, "call", data);
-        assert_eq!((many.len(), many.last().unwrap().as_str()), (9, "14 more automations"));
+        assert_eq!((many.len(), many.last().unwrap().as_str()), (9, "15 more automations"));
+    }
+
+    #[test]
+    fn a_trigger_waits_for_values_whatever_else_it_wants() {
+        let mut index = Index::default();
+        index.set("one", &definition(true, json!({ "endpoint": "deploy" })), &[]);
+        index.set("two", &definition(true, json!({ "endpoint": "hub", "ref": "main", "n": 1 })), &[]);
+        index.set("off", &definition(false, json!({ "endpoint": "off" })), &[]);
+        index.set("all", &definition(true, json!({})), &[]);
+        for (values, waits) in [
+            (json!({ "endpoint": "deploy" }), true),
+            (json!({ "endpoint": "hub" }), true),
+            (json!({ "endpoint": "hub", "n": 1.0 }), true),
+            (json!({ "endpoint": "hub", "n": 2 }), false),
+            (json!({ "endpoint": "deploy", "n": 1 }), false),
+            (json!({ "endpoint": "off" }), false),
+            (json!({ "endpoint": "none" }), false),
+        ] {
+            let canonical: Vec<_> =
+                object(values.clone()).iter().map(|(key, value)| (key.clone(), canonical(value))).collect();
+            assert_eq!(index.waits_for("webhook", "call", &canonical), waits, "{values}");
+        }
+        assert!(!index.waits_for("webhook", "other", &[("endpoint".to_owned(), "\"hub\"".to_owned())]));
     }
 
     #[test]

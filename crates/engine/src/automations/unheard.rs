@@ -1,27 +1,36 @@
 //! What became of an event: the runs that it started, and why automations got none.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_contract::host::Firing;
 use ostler_contract::points::TriggerType;
 use ostler_contract::read::Read;
 use ostler_contract::shared_runs::{EventRecords, FiredOnce};
-use ostler_contract::{JsonObject, Pending, Thrown, limit};
+use ostler_contract::{JsonObject, Pending, Slug, Thrown};
 use ostler_protocol::Value;
 use ostler_protocol::sent::SentObject;
 use ostler_protocol::wire::state::{AutomationDefinition, AutomationTrigger};
 
 use super::fire::StoredRunReceiver;
-use super::triggers::{canonical, same_field};
+use super::triggers::{canonical, required_keys, same_field};
 use crate::automations::Automations;
 
 /// How many automations are named for one event.
 const MOST_NAMED: usize = 8;
+/// How many are collected for one event, while nothing else can change the triggers.
+const MOST_COLLECTED: usize = 64;
 /// How many fields of an event are compared to find them.
 const MOST_FIELDS: usize = 1_000;
 /// The longest text that is compared, in bytes.
 const LONGEST_VALUE: usize = 256;
+
+/// How long a caller waits for the reason why an automation cannot be read.
+const READ: Duration = Duration::from_secs(1);
+
+/// Why an event has no run that is about none of the automations.
+const NO_LISTENER: &str = "no automation that could be read waits for this event";
 
 /// Why a wake that was counted elsewhere, or decided by another host, has no run.
 const UNCOUNTED: &str =
@@ -87,17 +96,17 @@ impl Declared {
     /// Returns why an event did not fire it.
     fn why(&self, event: &str, data: &SentObject) -> String {
         let Self { automation, trigger, .. } = self;
-        if !self.is_enabled {
-            return format!("it is disabled; enable it with: ostler automation enable {automation}");
-        }
         if !self.events.iter().any(|named| named == event) {
             return format!("its trigger {trigger} does not name the event {event}");
         }
         let differs = |(key, wanted): &(&String, &Value)| !same_field(key, wanted, data.as_sent());
         let keys: Vec<&str> = self.config.iter().filter(differs).map(|(key, _)| key.as_str()).collect();
-        match keys.is_empty() {
-            true => format!("its trigger {trigger} lacks a key that its type requires"),
-            false => format!("its trigger {trigger} requires another value of {}", keys.join(", ")),
+        if !keys.is_empty() {
+            return format!("its trigger {trigger} requires another value of {}", keys.join(", "));
+        }
+        match self.is_enabled {
+            false => format!("it is disabled; enable it with: ostler automation enable {automation}"),
+            true => format!("its trigger {trigger} did not wait for it yet"),
         }
     }
 
@@ -155,33 +164,66 @@ impl DeclaredTriggers {
         self.by_value.is_empty() && self.of.is_empty()
     }
 
-    /// Returns why an event that fired no trigger did not fire those that share a value with its data.
-    pub fn unheard(&self, r#type: &str, event: &str, data: &SentObject) -> Vec<String> {
+    /// Returns why an event that fired no trigger did not fire those that it is about: those with its values of the keys that
+    /// their type requires, or, where it requires none, those that share a value with its data.
+    pub fn unheard(&self, r#type: &str, required: &[String], event: &str, data: &SentObject) -> Vec<String> {
         if self.of.is_empty() {
             return Vec::new();
         }
-        // A long body has many fields, and the plugin's own are the last ones.
-        let fields = data.fields.iter().rev().take(MOST_FIELDS).filter(|(_, value)| is_short(value));
-        let keys = fields.map(|(key, value)| value_key(key, value)).chain([String::new()]);
-        let near = |key| self.by_value.get(&(r#type.to_owned(), key));
-        let mut found: Vec<&Arc<Declared>> = keys.filter_map(near).flatten().collect();
-        found.sort_by(|a, b| a.automation.cmp(&b.automation));
-        found.dedup_by(|later, first| later.automation == first.automation);
+        let mut found: BTreeMap<&str, &Arc<Declared>> = BTreeMap::new();
+        let mut is_whole = true;
+        for declared in self.about(r#type, required, data) {
+            if found.contains_key(declared.automation.as_str()) {
+                continue;
+            }
+            if found.len() == MOST_COLLECTED {
+                is_whole = false;
+                break;
+            }
+            found.insert(declared.automation.as_str(), declared);
+        }
         let more = found.len().saturating_sub(MOST_NAMED);
-        let mut whys: Vec<String> = found
-            .iter()
-            .take(MOST_NAMED)
-            .map(|declared| no_run(&declared.automation, &declared.why(event, data)))
-            .collect();
-        if more > 0 {
-            whys.push(format!("{more} more automations"));
+        let why = |declared: &&Arc<Declared>| no_run(&declared.automation, &declared.why(event, data));
+        let mut whys: Vec<String> = found.values().take(MOST_NAMED).map(why).collect();
+        match (more, is_whole) {
+            (0, _) => {}
+            (_, true) => whys.push(format!("{more} more automations")),
+            (_, false) => whys.push(format!("more than {more} more automations")),
         }
         whys
+    }
+
+    /// Returns the triggers that an event is about, some of them several times.
+    fn about<'a>(
+        &'a self,
+        r#type: &'a str,
+        required: &'a [String],
+        data: &'a SentObject,
+    ) -> Box<dyn Iterator<Item = &'a Arc<Declared>> + 'a> {
+        let of_key = move |key: String| self.by_value.get(&(r#type.to_owned(), key));
+        if required.is_empty() {
+            // A long body has many fields, and the plugin's own are the last ones.
+            let fields = data.fields.iter().rev().take(MOST_FIELDS).filter(|(_, value)| is_short(value));
+            let keys = fields.map(|(key, value)| value_key(key, value)).chain([String::new()]);
+            return Box::new(keys.filter_map(of_key).flatten());
+        }
+        let of_field = |key: &String| {
+            let value = data.fields.get(key).filter(|value| is_short(value))?;
+            of_key(value_key(key, value))
+        };
+        let lists: Option<Vec<&Vec<Arc<Declared>>>> = required.iter().map(of_field).collect();
+        let rarest = lists.unwrap_or_default().into_iter().min_by_key(|list| list.len());
+        let has_all = move |declared: &&Arc<Declared>| {
+            required.iter().all(|key| {
+                declared.config.get(key).is_some_and(|wanted| same_field(key, wanted, data.as_sent()))
+            })
+        };
+        Box::new(rarest.into_iter().flatten().filter(has_all))
     }
 }
 
 /// Whether a value of a call is compared with those of triggers.
-fn is_short(value: &Value) -> bool {
+pub(super) fn is_short(value: &Value) -> bool {
     match value {
         Value::String(text) => text.len() <= LONGEST_VALUE,
         Value::Array(_) | Value::Object(_) => false,
@@ -201,16 +243,17 @@ impl Automations {
         data: SentObject,
         records: EventRecords,
     ) -> Pending<FiredOnce> {
-        let unheard = self.index.read().unheard(r#type, event, &data);
+        let required = self.required_of(r#type);
+        let unheard = self.index.read().unheard(r#type, &required, event, &data);
         let fired = self.wake_in_order("", &[], event, SentObject::default(), None, records);
-        let (automations, r#type) = (self.clone(), r#type.to_owned());
+        let automations = self.clone();
         Box::pin(async move {
             let mut fired = fired.await?;
             if let FiredOnce::Fired(Firing::Started { unstarted, .. })
             | FiredOnce::Recorded(Firing::Started { unstarted, .. }) = &mut fired
             {
                 *unstarted = match unheard.is_empty() {
-                    true => vec![automations.no_listener(&r#type, &data).await],
+                    true => vec![automations.no_listener(&required, &data).await],
                     false => unheard,
                 };
             }
@@ -220,26 +263,44 @@ impl Automations {
 
     /// Returns why no listed automation waits for an event: the automation named like what the event is about cannot be read,
     /// or there is none.
-    async fn no_listener(&self, r#type: &str, data: &SentObject) -> String {
-        if let Some(store) = self.core.automation_store() {
-            for id in self.required_values(r#type, data) {
-                if self.entry(&id).is_none()
-                    && let Read::Unknown(why) = store.get.read(limit::STORE, (id.clone(),)).await
-                {
-                    return no_run(&id, &format!("it cannot be read: {why}"));
-                }
+    async fn no_listener(&self, required: &[String], data: &SentObject) -> String {
+        let values = required.iter().filter_map(|key| data.fields.get(key)?.as_str());
+        let ids: Vec<&str> = values.filter(|id| is_automation_id(id)).collect();
+        for id in ids {
+            if self.entry(id).is_none()
+                && let Some(why) = self.why_unread(id).await
+            {
+                return no_run(id, &why);
             }
         }
-        "no automation that could be read waits for this event".to_owned()
+        NO_LISTENER.to_owned()
     }
 
-    /// Returns the values of an event's data under the keys that its type requires of triggers.
-    fn required_values(&self, r#type: &str, data: &SentObject) -> Vec<String> {
-        let Some(registry) = self.core.registry() else { return Vec::new() };
-        let types = registry.all::<TriggerType>();
-        let kind = types.iter().find(|held| *held.r#type == *r#type);
-        let required = kind.and_then(|kind| kind.config_schema.as_ref()?.get("required")?.as_array());
-        let keys = required.into_iter().flatten().filter_map(Value::as_str);
-        keys.filter_map(|key| data.fields.get(key)?.as_str().map(str::to_owned)).collect()
+    /// Returns why an automation cannot be read, if it was found out now or shortly before. Events do not load the store:
+    /// one read is made at a time.
+    async fn why_unread(&self, id: &str) -> Option<String> {
+        let store = self.core.automation_store()?;
+        let unread = &self.unheard_events.unread;
+        if let Some(known) = unread.known(id) {
+            return known;
+        }
+        let _alone = unread.reading.try_lock().ok()?;
+        let why = match store.get.read(READ, (id.to_owned(),)).await {
+            Read::Unknown(why) => Some(format!("it cannot be read: {why}")),
+            Read::Known(_) => None,
+        };
+        unread.remember(id, why.clone());
+        why
     }
+
+    /// Returns the keys that a type requires of the config of each trigger.
+    fn required_of(&self, r#type: &str) -> Vec<String> {
+        let types = self.core.registry().map(|registry| registry.all::<TriggerType>()).unwrap_or_default();
+        let kind = types.iter().find(|held| *held.r#type == *r#type);
+        kind.map(|kind| required_keys(kind).map(str::to_owned).collect()).unwrap_or_default()
+    }
+}
+
+fn is_automation_id(id: &str) -> bool {
+    Slug::parse(id).is_some() || uuid::Uuid::parse_str(id).is_ok()
 }

@@ -1,13 +1,19 @@
 //! What is wrong with the host now: what was noticed, and what is known only when it is asked for.
 
+use std::time::Duration;
+
 use ostler_contract::problems::{Finding, KnownProblem, ProblemKind};
 
 use super::Host;
 
+/// How long the list waits for the store of policies. Whoever asks waits for the list.
+const POLICIES: Duration = Duration::from_secs(1);
+
 impl Host {
     /// Returns what is wrong now, by kind and place, without secrets. It waits for the store of policies.
     pub async fn problems(&self) -> Vec<KnownProblem> {
-        self.access.look_at_policies().await;
+        // A store that answers late leaves what was known of them.
+        let _ = tokio::time::timeout(POLICIES, self.access.look_at_policies()).await;
         self.known_problems()
     }
 

@@ -283,10 +283,7 @@ impl Directory {
                 self.teams.contains(team) && (project == "*" || self.projects.contains(project))
             }
             Some(Owner::Team(team)) => self.teams.contains(team),
-            // `<team>:*`
-            _ => membership
-                .split_once(':')
-                .is_some_and(|(team, rest)| rest == "*" && self.teams.contains(team)),
+            _ => false,
         }
     }
 

@@ -64,7 +64,7 @@ fn file<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Module<'js, Declared>> {
         Kind::Module | Kind::Addon | Kind::Wasm => {
             let source = strip(ctx, path, source)?;
             let module = compile::declare(ctx, name, source)?;
-            State::of(ctx)?.modules.files.borrow_mut().push(name.to_owned());
+            State::of(ctx)?.modules.declared(name);
             set_meta(&module.meta()?, name)?;
             Ok(module)
         }

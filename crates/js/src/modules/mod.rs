@@ -10,7 +10,7 @@ mod names;
 mod resolve;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 pub(crate) use builtins::node_modules;
 pub(crate) use compile::script;
@@ -27,11 +27,22 @@ pub(crate) struct Modules {
     namespaces: RefCell<HashMap<String, Persistent<Object<'static>>>>,
     pub(crate) resolvers: resolve::Resolvers,
     pub(crate) kinds: kind::Kinds,
-    /// The full names of the declared modules of files.
-    files: RefCell<Vec<String>>,
+    /// The full names of the first declared modules of files.
+    files: RefCell<BTreeSet<String>>,
 }
 
+/// The maximum number of names of modules. Errors of linking are less exact for later ones.
+const MOST_FILES: usize = 10_000;
+
 impl Modules {
+    /// Remembers the name of a declared module of a file.
+    fn declared(&self, name: &str) {
+        let mut files = self.files.borrow_mut();
+        if files.len() < MOST_FILES {
+            files.insert(name.to_owned());
+        }
+    }
+
     pub(crate) fn clear(&self) {
         let namespaces = self.namespaces.take();
         drop(namespaces);

@@ -1,9 +1,10 @@
 //! A collection without a cache: each call reads the files that it needs.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_contract::points::{ChangeType, RecordChange, StoredCollection};
 use ostler_contract::problems::{Finding, ProblemKind};
@@ -36,6 +37,8 @@ struct Files {
     format: RecordFormat,
     report: Report,
     watchers: Watchers<RecordChange>,
+    /// The records that could not be read when all were read last.
+    broken: Mutex<BTreeSet<String>>,
 }
 
 impl UncachedCollection {
@@ -48,7 +51,8 @@ impl UncachedCollection {
         let watchers = Watchers::new(format!("records {name}"), report.clone())?;
         let body = format.body.clone();
         let folder = config_dir.join(&name);
-        let files = Files { name, folder, format, report, watchers: watchers.clone() };
+        let files =
+            Files { name, folder, format, report, watchers: watchers.clone(), broken: Mutex::default() };
         let files = blocking(move || {
             convert(&files.folder, &files.format, &files.report);
             atomic::sweep(&files.folder);
@@ -127,19 +131,21 @@ impl Files {
 
     fn find(&self, wanted: &JsonObject) -> Result<Vec<JsonObject>, Thrown> {
         let mut found = Vec::new();
+        let mut broken = BTreeSet::new();
         for id in self.ids()? {
             match self.read(&id) {
-                Ok(record) => {
-                    self.set_problems(&id, Vec::new());
-                    found.extend(record.filter(|record| contains_fields(record, wanted)));
-                }
+                Ok(record) => found.extend(record.filter(|record| contains_fields(record, wanted))),
                 Err(why) => {
                     let line = format!("{}; skipped until the file is fixed", why.message);
                     self.set_problems(&id, vec![Finding::error(line.clone()).fixed_by(REPAIR)]);
                     self.report.say(line);
+                    broken.insert(id);
                 }
             }
         }
+        let mut before = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
+        before.difference(&broken).for_each(|repaired| self.set_problems(repaired, Vec::new()));
+        *before = broken;
         Ok(found)
     }
 

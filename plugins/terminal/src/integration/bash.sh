@@ -2,7 +2,8 @@
 #
 # Whatever the startup files set or lock, nothing here may print an error or change what the user's own commands see. The
 # functions come before these files, so that no alias of the user is part of them. Variables contain their names, so that a
-# shell which only inherits PROMPT_COMMAND or a prompt runs `:`.
+# shell which only inherits PROMPT_COMMAND or a prompt runs `:`. Local variables cannot have the names of read-only ones, so
+# their names begin with `__ostler_`.
 
 if [[ $- == *i* ]]; then
     __ostler_is_locked() {
@@ -14,31 +15,35 @@ if [[ $- == *i* ]]; then
         builtin printf '\e]633;P;IntegrationOff=%s\a' "$1"
     }
 
+    # Sets __ostler_text.
     __ostler_escape() {
-        local text=${1//\\/\\\\}
-        text=${text//;/\\x3b}
-        text=${text//$'\n'/\\x0a}
-        text=${text//$'\e'/\\x1b}
-        REPLY=${text//$'\a'/\\x07}
+        __ostler_text=${1//\\/\\\\}
+        __ostler_text=${__ostler_text//;/\\x3b}
+        __ostler_text=${__ostler_text//$'\n'/\\x0a}
+        __ostler_text=${__ostler_text//$'\e'/\\x1b}
+        __ostler_text=${__ostler_text//$'\a'/\\x07}
     }
 
     # The number and the line of the last entry of the history.
     __ostler_last_entry() {
-        local entry
-        number='' line=''
-        # Its times cannot be left out.
-        if [[ -n ${HISTTIMEFORMAT-} ]] && __ostler_is_locked HISTTIMEFORMAT; then
+        local __ostler_found
+        __ostler_number='' __ostler_command=''
+        if [[ -z ${HISTTIMEFORMAT-} ]]; then
+            __ostler_found=$(builtin history 1)
+        elif __ostler_is_locked HISTTIMEFORMAT; then
+            # Its times cannot be left out.
             return
+        else
+            __ostler_found=$(HISTTIMEFORMAT='' && builtin history 1)
         fi
-        entry=$(HISTTIMEFORMAT='' && builtin history 1)
-        if [[ $entry =~ ^\ *([0-9]+)[\ *]\ (.*)$ ]]; then
-            number=${BASH_REMATCH[1]} line=${BASH_REMATCH[2]}
+        if [[ $__ostler_found =~ ^\ *([0-9]+)[\ *]\ (.*)$ ]]; then
+            __ostler_number=${BASH_REMATCH[1]} __ostler_command=${BASH_REMATCH[2]}
         fi
     }
 
     # Before a command: its line, if the history took it, and the mark that it runs. Runs in a subshell.
     __ostler_executes() {
-        local number line before REPLY='' lines=0
+        local __ostler_number __ostler_command __ostler_before __ostler_text='' __ostler_count=0
         builtin set +eufxT
         builtin trap - DEBUG
         if [[ "${PROMPT_COMMAND[*]-} ${PS1-}" != *__ostler_prompt* ]]; then
@@ -47,82 +52,87 @@ if [[ $- == *i* ]]; then
         fi
         __ostler_last_entry
         if [[ -n ${__ostler_lines-} ]]; then
-            lines=$((__ostler_line - __ostler_lines))
+            __ostler_count=$((__ostler_line - __ostler_lines))
         fi
-        if [[ -n $number && -o history ]]; then
+        if [[ -n $__ostler_number && -o history ]]; then
             # The entry before the current command. This is the last entry if the history did not take the command, or
             # if the command has several lines or is the first one: then the numbers must show that there is a new entry.
-            before=$(builtin fc -l -1 -1)
-            before=${before%%[!0-9]*}
+            __ostler_before=$(builtin fc -l -1 -1)
+            __ostler_before=${__ostler_before%%[!0-9]*}
             if shopt -q cmdhist; then
-                if [[ $before != "$number" ]] || ((lines > 1 && number == __ostler_entry + 1)) \
+                if [[ $__ostler_before != "$__ostler_number" ]] \
+                    || ((__ostler_count > 1 && __ostler_number == __ostler_entry + 1)) \
                     || [[ ${__ostler_entry-} == 0 ]]; then
-                    __ostler_escape "$line"
+                    __ostler_escape "$__ostler_command"
                 fi
-            elif [[ $before != "$number" ]] && ((lines == 1)); then
-                __ostler_escape "$line"
+            elif [[ $__ostler_before != "$__ostler_number" ]] && ((__ostler_count == 1)); then
+                __ostler_escape "$__ostler_command"
             fi
         fi
         # A longer mark would not be taken for one.
-        if ((${#REPLY} > 16000)); then
-            REPLY=
+        if ((${#__ostler_text} > 16000)); then
+            __ostler_text=
         fi
-        builtin printf '\e]633;E;%s\a\e]133;C\a' "$REPLY"
+        builtin printf '\e]633;E;%s\a\e]133;C\a' "$__ostler_text"
     } 2>/dev/null
 
     # Before the prompt: how the command ended, that there is a prompt, and where the shell works.
     __ostler_prompt() {
-        local code=$? stops=$-
-        local - path=${PWD-} number line
+        local __ostler_code=$? __ostler_stops=$-
+        local - __ostler_path=${PWD-} __ostler_number __ostler_command
         builtin set +eufxT
-        path=${path//%/%25}
-        path=${path//$'\e'/%1B}
-        path=${path//$'\a'/%07}
-        builtin printf '\e]133;D;%s\a\e]133;A\a\e]7;file://%s%s\a' "$code" "${HOSTNAME-}" "$path"
+        __ostler_path=${__ostler_path//%/%25}
+        __ostler_path=${__ostler_path//$'\e'/%1B}
+        __ostler_path=${__ostler_path//$'\a'/%07}
+        builtin printf '\e]133;D;%s\a\e]133;A\a\e]7;file://%s%s\a' "$__ostler_code" "${HOSTNAME-}" "$__ostler_path"
         __ostler_last_entry
-        __ostler_entry=${number:-0} __ostler_lines=$1
+        __ostler_entry=${__ostler_number:-0} __ostler_lines=$1
         __ostler_marks_commands
         # A shell that stops at failures would stop here.
-        if [[ $stops == *e* ]]; then
+        if [[ $__ostler_stops == *e* ]]; then
             return 0
         fi
-        return "$code"
+        return "$__ostler_code"
     } 2>/dev/null
 
     # Adds the marks to PS0. Without `promptvars` it cannot run a function. The number of the line is that of the shell only
     # outside of the substitution.
     __ostler_marks_commands() {
-        local runs='${$:__ostler_line=${LINENO-0},0:0}$(${__ostler_executes-:})' prints='\e]633;E;\a\e]133;C\a' own=${PS0-}
-        own=${own//"$runs"/}
-        own=${own//"$prints"/}
+        local __ostler_runs='${$:__ostler_line=${LINENO-0},0:0}$("${__ostler_executes-:}")'
+        local __ostler_marks='\e]633;E;\a\e]133;C\a' __ostler_own=${PS0-}
+        __ostler_own=${__ostler_own//"$__ostler_runs"/}
+        __ostler_own=${__ostler_own//"$__ostler_marks"/}
         if shopt -q promptvars; then
-            PS0=$runs$own
+            PS0=$__ostler_runs$__ostler_own
         else
-            PS0=$prints$own
+            PS0=$__ostler_marks$__ostler_own
         fi
     }
 
     # A DEBUG trap, which is the argument, sees what PROMPT_COMMAND runs, and often sets the title to it. It does not see
     # what a prompt expands.
     __ostler_install() {
-        local options=$-
-        local -
-        builtin set +eufxT
+        # Options cannot be local before 4.4.
         if ((BASH_VERSINFO[0] < 4 || (BASH_VERSINFO[0] == 4 && BASH_VERSINFO[1] < 4))); then
             __ostler_stays_away 'bash is older than 4.4'
-        elif __ostler_is_locked PS0; then
+            return 0
+        fi
+        local __ostler_options=$-
+        local -
+        builtin set +eufxT
+        if __ostler_is_locked PS0; then
             __ostler_stays_away 'PS0 is read-only'
-        elif [[ -n $1 && $options == *T* ]]; then
+        elif [[ -n $1 && $__ostler_options == *T* ]]; then
             __ostler_stays_away 'functrace is on and a DEBUG trap is set'
         elif [[ -z $1 ]] && ! __ostler_is_locked PROMPT_COMMAND; then
-            PROMPT_COMMAND=$'${__ostler_prompt-:} "${LINENO-}"\n'"${PROMPT_COMMAND-}"
+            PROMPT_COMMAND=$'"${__ostler_prompt-:}" "${LINENO-}"\n'"${PROMPT_COMMAND-}"
             __ostler_marks_commands
         elif __ostler_is_locked PS1; then
             __ostler_stays_away 'PS1 is read-only, and PROMPT_COMMAND is read-only or a DEBUG trap is set'
         elif ! shopt -q promptvars; then
             __ostler_stays_away 'promptvars is off, and PROMPT_COMMAND is read-only or a DEBUG trap is set'
         else
-            PS1='\[$(${__ostler_prompt-:} "")\]'${PS1-}
+            PS1='\[$("${__ostler_prompt-:}" "")\]'${PS1-}
             __ostler_marks_commands
         fi
     } 2>/dev/null

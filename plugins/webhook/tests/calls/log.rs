@@ -35,6 +35,10 @@ async fn a_call_that_starts_nothing_says_why() {
     assert_eq!(unstarted(|_| {}).await, (0, json!([none])));
     let other = |dir: &std::path::Path| automation(dir, "other");
     assert_eq!(unstarted(other).await, (0, json!([none])));
+    let of_other = "events: [{ id: call }], config: { endpoint: other, ref: main }";
+    let shares_a_value =
+        |dir: &std::path::Path| hub(dir, "other", "enabled: false", of_other, "{{event.ref}}");
+    assert_eq!(unstarted(shares_a_value).await, (0, json!([none])), "its endpoint is another one");
     let (runs, why) = unstarted(|dir| {
         let text = "---\ntitle: Hub\nsession: { provider: echo }\ntriggers:\n  - { id: t, kind: evnt, type: webhook, title: T, \
                     events: [{ id: call }], config: { endpoint: hub } }\n---\n{{event.ref}}\n";
@@ -56,6 +60,11 @@ async fn a_call_that_starts_nothing_says_why() {
         ),
         (
             "",
+            "events: [{ id: call }], config: { endpoint: hub, ref: dev }",
+            "its trigger t requires another value of ref",
+        ),
+        (
+            "enabled: false",
             "events: [{ id: call }], config: { endpoint: hub, ref: dev }",
             "its trigger t requires another value of ref",
         ),

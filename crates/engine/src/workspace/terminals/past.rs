@@ -1,5 +1,7 @@
 //! What output that is no longer stored drew and switched on: the state of the terminal where the stored output begins.
 
+use std::sync::OnceLock;
+
 use ostler_contract::{Budget, Charge};
 use ostler_screen::Model;
 
@@ -12,11 +14,13 @@ pub(super) struct Past {
     budget: Budget,
     /// None before some output is dropped, with the charge for its memory.
     model: Option<(Model, Charge)>,
+    /// The sequences for the model since its last change, with the charge for them. Not kept without room in the budget.
+    dump: OnceLock<(String, Charge)>,
 }
 
 impl Past {
     pub fn new(budget: Budget) -> Self {
-        Self { budget, model: None }
+        Self { budget, model: None, dump: OnceLock::new() }
     }
 
     /// Takes output from the beginning of a text: at least this number of characters, and on to the end of the sequence
@@ -25,10 +29,12 @@ impl Past {
         if self.model.is_none() {
             self.model = Self::model(&self.budget, size);
         }
-        match &mut self.model {
-            Some((model, _)) => model.take(text, least),
-            None => (text.len(), text.chars().count()),
+        let Some((model, _)) = &mut self.model else { return (text.len(), text.chars().count()) };
+        let taken = model.take(text, least);
+        if taken.0 > 0 {
+            self.dump.take();
         }
+        taken
     }
 
     /// Returns a new model. A terminal is modelled in any case, so that its modes are known.
@@ -48,6 +54,7 @@ impl Past {
     /// Changes the size, if the budget has room for it.
     pub fn resize(&mut self, (cols, rows): (u16, u16)) {
         let Some((model, charge)) = &mut self.model else { return };
+        self.dump.take();
         if let Some(new) = self.budget.try_take(Model::memory(cols, rows)) {
             model.resize(cols, rows);
             *charge = new;
@@ -56,6 +63,7 @@ impl Past {
 
     /// Drops what is drawn, and the model if nothing else is left.
     pub fn erase(&mut self) {
+        self.dump.take();
         if let Some((model, _)) = &mut self.model {
             model.erase();
             if model.is_new() {
@@ -66,11 +74,21 @@ impl Past {
 
     /// Drops all.
     pub fn forget(&mut self) {
+        self.dump.take();
         self.model = None;
     }
 
     /// Returns the sequences that bring a terminal from any state to this one.
     pub fn dump(&self) -> Option<String> {
-        self.model.as_ref().map(|(model, _)| model.dump())
+        let (model, _) = self.model.as_ref()?;
+        if let Some((dump, _)) = self.dump.get() {
+            return Some(dump.clone());
+        }
+        let dump = model.dump();
+        if let Some(charge) = self.budget.try_take(dump.len()) {
+            // Fails if there is one by now, which is the same.
+            let _ = self.dump.set((dump.clone(), charge));
+        }
+        Some(dump)
     }
 }

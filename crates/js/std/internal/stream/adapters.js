@@ -72,7 +72,8 @@ function writes(writer, stream) {
     writer.ready.then(() => writer.write(chunk)).then(() => callback(), callback);
   };
   half.final = (callback) => {
-    if (!half.over) writer.close().then(() => callback(), callback);
+    if (half.over) callback();
+    else writer.close().then(() => callback(), callback);
   };
   return half;
 }

@@ -13,13 +13,20 @@ export const isNodeStream = (value) =>
     (isFunction(value.on) && (isFunction(value.write) || isFunction(value.pipe)))
   );
 
-/** Which of the web's streams a value is: `readable`, `writable`, or `transform` for a pair of both. */
-export function webKind(value) {
+/** `readable` or `writable` if a value is such a stream of the web's. */
+function single(value) {
   if (value === null || typeof value !== 'object' || isNodeStream(value)) return undefined;
   if (isFunction(value.pipeThrough) && isFunction(value.getReader) && isFunction(value.cancel))
     return 'readable';
-  if (isFunction(value.getWriter) && isFunction(value.abort)) return 'writable';
-  return webKind(value.readable) === 'readable' && webKind(value.writable) === 'writable'
+  return isFunction(value.getWriter) && isFunction(value.abort) ? 'writable' : undefined;
+}
+
+/** Which of the web's streams a value is: `readable`, `writable`, or `transform` for a pair of both. */
+export function webKind(value) {
+  if (value === null || typeof value !== 'object' || isNodeStream(value)) return undefined;
+  const kind = single(value);
+  if (kind !== undefined) return kind;
+  return single(value.readable) === 'readable' && single(value.writable) === 'writable'
     ? 'transform'
     : undefined;
 }
