@@ -136,6 +136,26 @@ pub fn shown_title(title: &str) -> Value {
     }
 }
 
+impl ToolCallChange {
+    /// Merges the members of another message.
+    pub fn merge(&mut self, change: Self) {
+        fn take<T>(into: &mut Option<T>, from: Option<T>) {
+            if from.is_some() {
+                *into = from;
+            }
+        }
+        self.id = change.id;
+        take(&mut self.title, change.title);
+        take(&mut self.name, change.name);
+        take(&mut self.kind, change.kind);
+        take(&mut self.status, change.status);
+        take(&mut self.content, change.content);
+        take(&mut self.locations, change.locations);
+        take(&mut self.raw_input, change.raw_input);
+        take(&mut self.raw_output, change.raw_output);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
