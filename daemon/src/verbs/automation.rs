@@ -92,7 +92,7 @@ pub async fn automation(at: &Place, verb: AutomationVerb) -> Result<Answer, Exit
 async fn list(daemon: &Connection) -> Result<Answer, Exit> {
     let mut entries = daemon.automations().await?;
     let states = entries.iter().filter_map(|entry| Some(outcome(&entry.runs.first()?.lifecycle).0));
-    let waiting = waiting(daemon, states).await?;
+    let waiting = waiting(daemon, states).await;
     entries.sort_by(|one, other| id_of(one).cmp(id_of(other)));
     let (mut lines, mut rows) = (Vec::new(), Vec::new());
     for entry in &entries {
@@ -142,7 +142,7 @@ async fn show(daemon: &Connection, name: &str) -> Result<Answer, Exit> {
     }
     lines.extend(definition.message.text.trim_end().lines().map(|line| format!("> {line}")));
     let shown_runs = || entry.runs.iter().take(5);
-    let waiting = waiting(daemon, shown_runs().map(|run| outcome(&run.lifecycle).0)).await?;
+    let waiting = waiting(daemon, shown_runs().map(|run| outcome(&run.lifecycle).0)).await;
     let runs: Vec<Value> = shown_runs().map(|run| run_row(run, &waiting)).collect();
     lines.extend(runs.iter().map(run_line));
     let mut shown = serde_json::to_value(&entry).unwrap_or_default();
@@ -172,7 +172,7 @@ async fn runs(at: &Place, filter: &RunFilter) -> Result<Answer, Exit> {
     let (list, waiting): (RunList, _) = match at.remote()? {
         Some(remote) => {
             let list = remote.get_selected("/api/runs", filter).await?;
-            let waiting = waiting_elsewhere(&remote, &list).await?;
+            let waiting = waiting_elsewhere(&remote, &list).await;
             (list, waiting)
         }
         None => {
@@ -184,7 +184,7 @@ async fn runs(at: &Place, filter: &RunFilter) -> Result<Answer, Exit> {
                 // The runs of an automation whose file was removed are still listed.
                 daemon.automation(name).await?;
             }
-            let waiting = waiting(&daemon, list.runs.iter().map(|run| &*run.state)).await?;
+            let waiting = waiting(&daemon, list.runs.iter().map(|run| &*run.state)).await;
             (list, waiting)
         }
     };
@@ -262,34 +262,32 @@ async fn rm(at: &Place, daemon: &Connection, name: &str, yes: bool) -> Result<An
     Ok(Answer::new([format!("Removed {id} with its runs.")], json).named([id]))
 }
 
-/// The sessions that wait for input, if any of these runs is running. Asked for once, and only then.
-async fn waiting(
-    daemon: &Connection,
-    mut states: impl Iterator<Item = &str>,
-) -> Result<HashSet<String>, Exit> {
+/// The sessions that wait for input, if any of these runs is running. Asked for once, and only then; a caller that may not list
+/// sessions reads that the runs are running.
+async fn waiting(daemon: &Connection, mut states: impl Iterator<Item = &str>) -> HashSet<String> {
     if !states.any(|state| state == RUNNING) {
-        return Ok(HashSet::new());
+        return HashSet::new();
     }
     let waits = |row: &Value| {
         SessionSummary::deserialize(row).is_ok_and(|row| Session::of(&row, None).state == WAITING)
     };
-    let rows = daemon.sessions(usize::MAX, waits).await?;
-    Ok(rows.iter().filter_map(|row| row["resource"].as_str().map(str::to_owned)).collect())
+    let rows = daemon.sessions(usize::MAX, waits).await.unwrap_or_default();
+    rows.iter().filter_map(|row| row["resource"].as_str().map(str::to_owned)).collect()
 }
 
 /// The same, over the HTTP API.
-async fn waiting_elsewhere(remote: &Remote, list: &RunList) -> Result<HashSet<String>, Exit> {
+async fn waiting_elsewhere(remote: &Remote, list: &RunList) -> HashSet<String> {
     let mut found = HashSet::new();
     if !list.runs.iter().any(|run| run.state == RUNNING) {
-        return Ok(found);
+        return found;
     }
     let mut filter = SessionFilter { waiting: Some(true), limit: Some(500), ..SessionFilter::default() };
     loop {
-        let page: SessionList = remote.get_selected(SESSIONS, &filter).await?;
+        let Ok(page) = remote.get_selected::<SessionList>(SESSIONS, &filter).await else { return found };
         found.extend(page.sessions.into_iter().map(|session| session.uri));
         filter.cursor = page.next;
         if filter.cursor.is_none() {
-            return Ok(found);
+            return found;
         }
     }
 }

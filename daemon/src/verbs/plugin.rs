@@ -1,12 +1,14 @@
 //! `ostler plugin …`: the configured plugins and their configuration. Changes take effect at the daemon's next start.
 
 use clap::Subcommand;
+use ostler_contract::problems::ProblemKind;
 use ostler_contract::{Value, json};
 use ostler_loader::options::option_path;
 
 use super::ask;
 use super::author::{self, AuthorVerb};
 use crate::answer::Answer;
+use crate::api::problem_shapes::Problem;
 use crate::api::shapes::{
     ChangedPlugin, ConfigurePlugin, InstallPlugin, Installed, NamedPlugin, Plugin, RemoveOption,
     RemovePlugin, Removed, SetOption, UnsetOption, UpdatePlugin, Updated,
@@ -17,6 +19,7 @@ use crate::daemon_file;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::plugins::{self, Change, Changed, Row};
+use crate::problems;
 use crate::progress::Progress;
 use crate::remote::Remote;
 use crate::settings::entries;
@@ -106,7 +109,11 @@ async fn run(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
     let configured = || at.files();
     match verb {
         PluginVerb::List => {
-            let rows: Vec<Plugin> = rows(at, &configured()?).await.iter().map(Row::shown).collect();
+            let files = configured()?;
+            let mut rows: Vec<Plugin> = rows(at, &files).await.iter().map(Row::shown).collect();
+            if let Some(record) = daemon_file::running(&files.folders()) {
+                mark_skipped(&mut rows, &problems::here(&record).await);
+            }
             Ok(list(&rows))
         }
         PluginVerb::Install { name, no_enable } => install(at, &configured()?, &name, !no_enable).await,
@@ -138,6 +145,19 @@ async fn run(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
         }
         PluginVerb::Enable { name } => enable(at, &configured()?, &name, true).await,
         PluginVerb::Disable { name } => enable(at, &configured()?, &name, false).await,
+    }
+}
+
+/// Puts into the rows of the files which plugins the running daemon skipped.
+fn mark_skipped(rows: &mut [Plugin], problems: &[Problem]) {
+    let is_error =
+        |problem: &&Problem| problem.is_about(&[ProblemKind::Plugins]) && problem.severity == "error";
+    for row in rows.iter_mut().filter(|row| row.state == "ready") {
+        let skipped = problems.iter().filter(is_error).find(|problem| problem.place == row.name);
+        if let Some(problem) = skipped {
+            "error".clone_into(&mut row.state);
+            row.problem = Some(problem.found.clone());
+        }
     }
 }
 

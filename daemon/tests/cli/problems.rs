@@ -168,6 +168,20 @@ async fn calls_that_start_nothing_are_a_problem_until_an_automation_waits_for_th
 }
 
 #[test]
+fn a_plugin_that_the_start_skipped_is_not_ready() {
+    let mut config = config();
+    let skipped = json!({ "name": "@ostler/terminal", "options": { "shellIntegration": "yes" } });
+    config["plugins"].as_array_mut().unwrap().push(skipped);
+    let folder = Folder::new(config);
+    let daemon = running(&folder);
+    let rows: Value = serde_json::from_str(&folder.run(&["plugin", "list", "--json"]).out).unwrap();
+    assert_eq!(rows[2]["state"], "error", "{rows}");
+    let doctor = folder.run(&["doctor"]).out;
+    assert!(!doctor.contains("ok       plugins        terminal"), "{doctor}");
+    assert_eq!(daemon.stop(), Some(0));
+}
+
+#[test]
 fn a_host_that_tells_commands_nothing_says_so() {
     let mut config = config();
     config["users"] = "users.json".into();

@@ -63,7 +63,7 @@ pub(super) fn set_problems(
         .map(|why| Finding::warning(format!("automation {id}: {why}")))
         .collect();
     findings.extend(lacking.iter().map(|lacking| Finding::error(lacking.line(id))));
-    findings.extend(invalid_paths(&definition.message.text).into_iter().map(|why| {
+    findings.extend(invalid_paths(&definition.message.text).map(|why| {
         Finding::warning(format!("automation {id}: a placeholder of its message is always empty: {why}"))
     }));
     for trigger in &definition.triggers {

@@ -28,7 +28,7 @@ function numberOf(signal) {
 
 const MOST_STREAMS = 64;
 
-/** What a descriptor of the child is: a pipe, nothing, a file, a stream of the plugin's, or `{ log }` of it. */
+/** What a descriptor of the child is: a pipe, nothing, a file, a stream of the plugin's, or a log: `'pipe'`, `'ignore'`, `{ file }`, `{ stream }`, `{ log }`. */
 function wayOf(way, at) {
   if (way === undefined || way === null) return at < 3 ? 'pipe' : 'ignore';
   if (way === 'pipe' || way === 'overlapped') return 'pipe';
@@ -43,7 +43,8 @@ function wayOf(way, at) {
     if (way > 2) return { file: way };
     return way === 0 || at === 0 ? 'ignore' : { log: way };
   }
-  if (typeof way?.write === 'function' || typeof way?.pipe === 'function') return way;
+  // Members of the plugin's stream, such as `file`, are not ours.
+  if (typeof way?.write === 'function' || typeof way?.pipe === 'function') return { stream: way };
   throw wrongValue('stdio', way);
 }
 
@@ -204,8 +205,8 @@ export class ChildProcess extends EventEmitter {
       if (typeof way !== 'object' || way.file !== undefined) continue;
       const stream = this.stdio[at];
       if (way.log) stream.pipe(way.log === 1 ? process.stdout : process.stderr, { end: false });
-      else if (at === 0 || typeof way.write !== 'function') way.pipe(stream);
-      else stream.pipe(way);
+      else if (at === 0 || typeof way.stream.write !== 'function') way.stream.pipe(stream);
+      else stream.pipe(way.stream);
       this.stdio[at] = null;
     }
     [this.stdin, this.stdout, this.stderr] = this.stdio;
@@ -395,8 +396,8 @@ export function spawnSync(file, args, options) {
       return null;
     }
     if (way === 'ignore' || way.file !== undefined) return null;
-    if (typeof way.write === 'function') {
-      if (raw.length > 0) way.write(Bytes.from(raw));
+    if (typeof way.stream?.write === 'function') {
+      if (raw.length > 0) way.stream.write(Bytes.from(raw));
       return null;
     }
     const buffer = Bytes.from(raw.buffer);
