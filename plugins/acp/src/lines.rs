@@ -32,15 +32,14 @@ pub struct Found {
 
 impl Found {
     fn add_noise(&mut self, text: &str, masks: &Masks) {
-        // What stands between the messages of a batch is not worth a word.
-        let text =
-            text.trim_matches(|c: char| c.is_whitespace() || matches!(c, '[' | ']' | ',' | '\u{feff}'));
-        if self.noise.is_some() || text.is_empty() {
+        if self.noise.is_some() {
             return;
         }
         // It can have ended in the middle of a line.
+        let text = text.trim().trim_start_matches('\u{feff}');
         let shown: String = masks.hide_in_beginning(&plain(text)).chars().take(SHOWN).collect();
-        if !shown.trim().is_empty() {
+        // What stands between the messages of a batch is not worth a word.
+        if !shown.chars().all(|c| c.is_whitespace() || matches!(c, '[' | ']' | ',' | '\u{feff}')) {
             self.noise = Some(shown.trim().to_owned());
         }
     }
@@ -260,7 +259,7 @@ mod tests {
             ("\u{feff}", None),
             ("\u{1b}]0;busy\u{7}", None),
             ("\r 10%\r100%\r", Some(" 10%100%")),
-            ("[info] ", Some("info")),
+            ("[info] ", Some("[info]")),
             ("\u{1b}[2K[1/3] building ", Some("[1/3] building")),
         ] {
             for message in [UPDATE, ANSWER] {
@@ -287,8 +286,8 @@ mod tests {
             (format!("[{UPDATE},{ANSWER}]"), None),
             (format!("[{UPDATE}][{ANSWER}]"), None),
             (format!("\u{1b}[2K[{UPDATE}, {ANSWER}] "), None),
-            (format!("[info] [{UPDATE},{ANSWER}]"), Some("info")),
-            (format!("[{UPDATE},{ANSWER}] done"), Some("done")),
+            (format!("[info] [{UPDATE},{ANSWER}]"), Some("[info] [")),
+            (format!("[{UPDATE},{ANSWER}] done"), Some("] done")),
             (format!("{UPDATE} 50%\r{ANSWER}"), Some("50%")),
             (format!("loaded {{plugins: 3}} {UPDATE}{ANSWER}"), Some("loaded {plugins: 3}")),
             (format!("a quoted \"{{\" {UPDATE}{ANSWER}"), Some("a quoted \"{\"")),
