@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use ostler_contract::JsonObject;
 use ostler_contract::points::Vault;
-use ostler_contract::problems::{Finding, KnownProblem, ProblemKind};
+use ostler_contract::problems::{Finding, ProblemKind};
 use ostler_engine::Host;
 use ostler_js::Engine;
 use ostler_loader::{Hidden, LoadedPlugin, State};
@@ -173,22 +173,17 @@ impl Control {
 
     /// Returns what is wrong now.
     pub async fn problems(&self) -> Vec<Problem> {
-        let changed = self.changed_configuration();
+        let changed = self.changed_configuration().await;
         let log = &self.host.core.log;
         log.problems().set(ProblemKind::Configuration, "configuration", changed.into_iter().collect());
-        let shown = |problem: KnownProblem| {
-            let hidden = |text: String| self.hidden.hide(&text).into_owned();
-            let Problem { place, found, fix, .. } = Problem::of(problem.clone());
-            let (place, found, fix) = (hidden(place), hidden(found), fix.map(hidden));
-            Problem { place, found, fix, ..Problem::of(problem) }
-        };
-        self.host.problems().await.into_iter().map(shown).collect()
+        self.host.problems().await.into_iter().map(Problem::of).collect()
     }
 
     /// Compares the configuration with that of the start.
-    fn changed_configuration(&self) -> Option<Finding> {
+    async fn changed_configuration(&self) -> Option<Finding> {
         let begun = self.begun_with.as_ref()?;
-        let now = match self.place.files() {
+        let place = self.place.clone();
+        let now = match tokio::task::spawn_blocking(move || place.files()).await.ok()? {
             Ok(files) => said(&files),
             Err(why) => {
                 let found = format!(

@@ -538,7 +538,6 @@ impl RequestQuestion {
     }
 }
 
-/// The lines of a text, indented; of a long one the first, and how many follow.
 /// Returns an id, which an agent can choose, for a command line that a person copies.
 fn quoted(id: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | ':' | '/' | '-');
@@ -548,6 +547,7 @@ fn quoted(id: &str) -> String {
     }
 }
 
+/// The lines of a text, indented.
 fn indented(text: &str) -> Vec<String> {
     prefixed("    ", text)
 }

@@ -67,21 +67,24 @@ pub fn lines<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> Vec<String>
     lines
 }
 
+/// Requests the list.
 async fn asked(remote: &Remote) -> Result<Vec<Problem>, Exit> {
     let asked = tokio::time::timeout(LIMIT, remote.get(PROBLEMS)).await;
     asked.unwrap_or_else(|_| Err(Exit::machine("no answer in time")))
 }
 
-/// Returns the problems of the daemon of this computer. One that does not answer has none to show: other checks say so.
+/// Returns the problems of the daemon of this computer, or that it does not list them to this command.
 pub async fn here(record: &Record) -> Vec<Problem> {
     let Ok(remote) = Remote::here(record) else { return Vec::new() };
     match asked(&remote).await {
         Ok(problems) => problems,
-        // A host that knows users, without a connection token: nobody else may ask it.
         Err(why) => {
             let found = format!("the daemon does not tell this command what is wrong: {why}");
-            let fix =
-                "see ostler logs; on a host that knows users, set connectionTokenFile in the configuration";
+            let fix = match why {
+                // A host that knows users, without a connection token.
+                Exit::Usage(_) => "set connectionTokenFile in the configuration, or see ostler logs",
+                Exit::Machine(_) => "try again, or see ostler logs",
+            };
             let finding = Finding::warning(found).fixed_by(fix);
             let (kind, place) = (ProblemKind::Configuration, "daemon".to_owned());
             vec![Problem::of(KnownProblem { kind, place, finding, since: SystemTime::now() })]

@@ -38,6 +38,7 @@ const CALLERS: &[(&str, &[&str])] = &[
             "crates/engine/src/automations/loading",
             "crates/engine/src/automations/recovery",
             "crates/engine/src/automations/stored_runs",
+            "crates/engine/src/automations/unheard",
             "crates/engine/src/host/closing",
         ],
     ),

@@ -9,9 +9,11 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 
 /// How many places with a problem are listed of each kind. A folder can have any number of unreadable files.
-const PLACES: usize = 1000;
+const PLACES: usize = 200;
 /// How many findings of one place are listed.
-const FINDINGS: usize = 100;
+const FINDINGS: usize = 10;
+/// The longest text of a finding, in bytes. It can quote what a peer has sent.
+const LONGEST: usize = 2 << 10;
 
 /// What a problem is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,11 +90,23 @@ impl Finding {
         Self { is_error: false, ..Self::error(found) }
     }
 
+    fn bounded(self) -> Self {
+        Self { found: beginning(self.found), fix: self.fix.map(beginning), ..self }
+    }
+
     /// Adds what to do about it.
     #[must_use]
     pub fn fixed_by(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }
     }
+}
+
+fn beginning(mut text: String) -> String {
+    if text.len() > LONGEST {
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text.push('…');
+    }
+    text
 }
 
 /// A finding in the list.
@@ -129,6 +143,7 @@ pub struct Problems(Arc<Mutex<Places>>);
 impl Problems {
     /// Replaces what is wrong with a place; nothing, if it was repaired. Returns what was not known before.
     pub fn set(&self, kind: ProblemKind, place: &str, findings: Vec<Finding>) -> Vec<Finding> {
+        let findings: Vec<Finding> = findings.into_iter().map(Finding::bounded).collect();
         let mut places = self.0.lock();
         let key = (kind, place.to_owned());
         if findings.is_empty() {
@@ -193,6 +208,8 @@ mod tests {
         problems.set(ProblemKind::Storage, "state", vec![Finding::error("lost")]);
         assert_eq!(problems.list()[0].finding.found, "lost");
         problems.set(ProblemKind::Storage, "state", Vec::new());
+        let long = Finding::error("é".repeat(LONGEST));
+        assert!(problems.set(ProblemKind::Records, "00000", vec![long])[0].found.len() <= LONGEST + 3);
         problems.set(ProblemKind::Records, "00000", vec![Finding::error("other")]);
         assert_eq!(problems.list()[0].finding.found, "other");
     }

@@ -8,7 +8,7 @@ use super::page_shapes::{CallEndpoint, CalledEndpoint, Endpoint, EndpointLog, Lo
 use super::rows::Ask;
 use crate::client::screen::Screen;
 use crate::exit::Exit;
-use crate::webhook::{Endpoints, TestFlags, Unread, WebhookVerb};
+use crate::webhook::{Endpoints, TestFlags, WebhookVerb};
 
 /// The endpoints in the stores of the running daemon.
 fn endpoints(ask: &Ask) -> Result<Endpoints, Refused> {
@@ -24,7 +24,7 @@ fn endpoints(ask: &Ask) -> Result<Endpoints, Refused> {
         database: None,
         daemon: None,
         screen: Screen::default(),
-        unread: Unread::default(),
+        problems: control.host.core.log.problems().clone(),
     })
 }
 

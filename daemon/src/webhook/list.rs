@@ -4,7 +4,7 @@ use ostler_contract::{JsonObject, Value, json, limit};
 use ostler_plugin_webhook::tools::{EndpointFacts, no_endpoint};
 use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
-use super::{Endpoints, VerbOutput, machine, unread};
+use super::{Endpoints, VerbOutput, machine};
 use crate::exit::Exit;
 
 pub(super) async fn list(endpoints: &Endpoints) -> Result<VerbOutput, Exit> {
@@ -31,9 +31,9 @@ pub(super) async fn list(endpoints: &Endpoints) -> Result<VerbOutput, Exit> {
             "last": last,
         }));
     }
-    for (id, why) in endpoints.unread.endpoints() {
+    for (id, why) in endpoints.unread() {
         if !rows.iter().any(|row| row["id"] == *id) {
-            rows.push(json!({ "id": id, "url": endpoints.url(&id), "unread": unread(&id, &why) }));
+            rows.push(json!({ "id": id, "url": endpoints.url(&id), "unread": why }));
         }
     }
     rows.sort_by_key(|row| text(row, "id").to_owned());

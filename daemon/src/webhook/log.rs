@@ -16,7 +16,7 @@ use crate::exit::Exit;
 pub(super) async fn log(endpoints: &Endpoints, id: &str) -> Result<VerbOutput, Exit> {
     let found = endpoints.find(id).await?;
     // A daemon that runs may answer with an earlier version of a record that cannot be read now.
-    let is_unread = endpoints.unread.endpoints().iter().any(|(unread, _)| unread == id);
+    let is_unread = endpoints.unread().iter().any(|(unread, _)| unread == id);
     let unread = match found {
         Ok(_) => None,
         Err(why) if is_unread => Some(why),

@@ -13,11 +13,12 @@ mod test;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::Subcommand;
 use ostler_contract::id::SLUG_RULE;
 use ostler_contract::points::{RecordStore, StoredCollection, Vault};
+use ostler_contract::problems::{KnownProblem, ProblemKind, Problems};
 use ostler_contract::{JsonObject, Slug, Value, limit};
 use ostler_plugin_postgres::Direct;
 use ostler_plugin_webhook::{BODIES, ENDPOINTS, bodies_options};
@@ -83,42 +84,8 @@ pub struct Endpoints {
     pub daemon: Option<String>,
     /// The output while a run is followed.
     pub screen: Screen,
-    /// Why files of the configuration folder could not be read, as the stores report it.
-    pub unread: Unread,
-}
-
-/// Lines about files that could not be read.
-#[derive(Debug, Clone, Default)]
-pub struct Unread(Arc<Mutex<Vec<String>>>);
-
-impl Unread {
-    fn report(&self) -> Report {
-        let lines = self.0.clone();
-        Report::new(move |line| lines.lock().unwrap_or_else(PoisonError::into_inner).push(line))
-    }
-
-    /// Returns the endpoints whose files cannot be read, with the reasons.
-    fn endpoints(&self) -> Vec<(String, String)> {
-        let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_line = |line: &String| {
-            let (path, why) = line.strip_suffix(SKIPPED)?.split_once(".md: ")?;
-            let path = Path::new(path);
-            let is_endpoint = path.parent()?.file_name()? == ENDPOINTS;
-            is_endpoint.then(|| Some((path.file_name()?.to_str()?.to_owned(), why.to_owned())))?
-        };
-        lines.iter().filter_map(of_line).collect()
-    }
-}
-
-/// The end of a line about a file that could not be read.
-const SKIPPED: &str = "; skipped until the file is fixed";
-
-/// Returns the message about an endpoint whose file cannot be read.
-fn unread(id: &str, why: &str) -> String {
-    format!(
-        "{ENDPOINTS}/{id}.md cannot be read: {why}; a running daemon answers with the last version that it could read, and \
-         with 404 from its next start on"
-    )
+    /// Why records could not be read, as the stores list it.
+    pub problems: Problems,
 }
 
 /// The output of a verb of `ostler webhook`.
@@ -140,10 +107,11 @@ impl Endpoints {
     /// # Errors
     /// Why the vault cannot be opened.
     pub fn of(config_dir: &Path, base: &str) -> Result<Self, Exit> {
-        let unread = Unread::default();
+        let problems = Problems::default();
+        let report = Report::quiet().keeping(problems.clone());
         let vault = FileVault::new(config_dir, Report::quiet()).map_err(machine)?;
         Ok(Self {
-            records: Arc::new(FileRecords::new(config_dir, unread.report())).into_point(),
+            records: Arc::new(FileRecords::new(config_dir, report)).into_point(),
             vault: Arc::new(vault).into_point(),
             base: base.trim_end_matches('/').to_owned(),
             public_url: None,
@@ -152,7 +120,7 @@ impl Endpoints {
             database: None,
             daemon: None,
             screen: Screen::default(),
-            unread,
+            problems,
         })
     }
 
@@ -168,8 +136,27 @@ impl Endpoints {
             database: Some(direct),
             daemon: None,
             screen: Screen::default(),
-            unread: Unread::default(),
+            problems: Problems::default(),
         }
+    }
+
+    /// Returns the endpoints whose files cannot be read, with the message about each.
+    fn unread(&self) -> Vec<(String, String)> {
+        let of_file = |problem: KnownProblem| {
+            let path = Path::new(&problem.place);
+            let is_endpoint = path.parent()?.file_name()? == ENDPOINTS;
+            let is_unread = problem.kind == ProblemKind::Records && problem.finding.is_error;
+            let id = path.file_stem()?.to_str()?.to_owned();
+            let found = &problem.finding.found;
+            let why = found.strip_prefix(&problem.place).and_then(|rest| rest.strip_prefix(": "));
+            let message = format!(
+                "{ENDPOINTS}/{id}.md cannot be read: {}; a running daemon answers with the last version that it could read, and \
+                 with 404 from its next start on",
+                why.unwrap_or(found)
+            );
+            (is_endpoint && is_unread).then_some((id, message))
+        };
+        self.problems.list().into_iter().filter_map(of_file).collect()
     }
 
     /// Runs a command.
@@ -247,8 +234,8 @@ impl Endpoints {
         {
             return Ok(Ok(held));
         }
-        if let Some((_, why)) = self.unread.endpoints().into_iter().find(|(unread, _)| unread == id) {
-            return Ok(Err(unread(id, &why)));
+        if let Some((_, why)) = self.unread().into_iter().find(|(unread, _)| unread == id) {
+            return Ok(Err(why));
         }
         let all = collection.list.read(limit::STORE, ()).await.known().map_err(machine)?;
         let hint = did_you_mean(id, all.iter().filter_map(|record| record.get("id")?.as_str()));

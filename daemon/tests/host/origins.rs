@@ -281,6 +281,15 @@ async fn call_api(way: WayIn) {
         let (code, answer) = ask(&format!("POST /api/{path}"), &body).await;
         assert!((400..500).contains(&code) && code != 404, "{path}: {code} {answer}");
     }
+    // Answers are texts, too; here nothing waits for one.
+    for (verb, body) in [
+        ("approve", json!({ "request": text, "option": text })),
+        ("reject", json!({ "reason": text })),
+        ("answer", json!({ "answers": [text] })),
+    ] {
+        let (code, answer) = ask(&format!("POST /api/session/{verb}/none"), &body).await;
+        assert_eq!(code, 404, "{verb}: {answer}");
+    }
     let event = json!({ "text": text, "secret": "filled in" });
     let (code, answer) =
         ask("POST /api/webhook/test", &json!({ "id": "hook", "body": event.to_string() })).await;

@@ -9,6 +9,7 @@ use ostler_contract::Thrown;
 use ostler_processes::ChildKind;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
+use tokio::sync::Semaphore;
 
 use crate::shared_work::SharedByKey;
 
@@ -46,7 +47,11 @@ pub(crate) async fn git(directory: &Path, arguments: &[&str]) -> Result<Option<S
     CALLS.run(call, move || async move { run_git(&directory, &arguments).await }).await
 }
 
+/// How many calls of git run at a time, whatever number of directories ask for one.
+static RUNNING: Semaphore = Semaphore::const_new(8);
+
 async fn run_git(directory: &Path, arguments: &[String]) -> Result<Option<String>, Thrown> {
+    let _turn = RUNNING.acquire().await.map_err(Thrown::new)?;
     let mut command = Command::from(ChildKind::Git.command("git"));
     command
         .env("LC_ALL", "C")

@@ -326,8 +326,10 @@ impl Automations {
                     if let Some(automations) = self.me() {
                         automations.forget_sessions_of_values(&id);
                     }
+                    return Ok(());
                 }
-                Ok(())
+                // Its file was removed in the meantime; without an error, the client would wait for an answer.
+                Err(none(&request.resource))
             }
             Ok(StateAction::AutomationRunCancelRequested(_)) => {
                 Err("a run is cancelled by disposing its session".to_owned())
@@ -389,11 +391,17 @@ pub(super) fn none(automation: &str) -> String {
 fn slug_of(resource: &str) -> Result<String, String> {
     let id = uri::automation_id(resource)
         .ok_or_else(|| format!("{resource} is not an automation's URI: ahp-automation:/<id>"))?;
-    match ostler_contract::Slug::parse(id) {
-        Some(slug) => Ok(slug.to_string()),
-        None if uuid::Uuid::parse_str(id).is_ok() => Ok(id.to_owned()),
-        None => Err(format!("{id} is not an automation's id: a UUID, or {}", ostler_contract::id::SLUG_RULE)),
+    match is_automation_id(id) {
+        true => Ok(id.to_owned()),
+        false => {
+            Err(format!("{id} is not an automation's id: a UUID, or {}", ostler_contract::id::SLUG_RULE))
+        }
     }
+}
+
+/// Whether a text can be the id of an automation.
+pub(super) fn is_automation_id(id: &str) -> bool {
+    ostler_contract::Slug::parse(id).is_some() || uuid::Uuid::parse_str(id).is_ok()
 }
 
 fn from_automation(mut definition: AutomationDefinition) -> AutomationDefinition {

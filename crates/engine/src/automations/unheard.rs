@@ -8,11 +8,12 @@ use ostler_contract::host::Firing;
 use ostler_contract::points::TriggerType;
 use ostler_contract::read::Read;
 use ostler_contract::shared_runs::{EventRecords, FiredOnce};
-use ostler_contract::{JsonObject, Pending, Slug, Thrown};
+use ostler_contract::{JsonObject, Pending, Thrown};
 use ostler_protocol::Value;
 use ostler_protocol::sent::SentObject;
 use ostler_protocol::wire::state::{AutomationDefinition, AutomationTrigger};
 
+use super::catalogue::is_automation_id;
 use super::fire::StoredRunReceiver;
 use super::triggers::{canonical, required_keys, same_field};
 use crate::automations::Automations;
@@ -299,8 +300,4 @@ impl Automations {
         let kind = types.iter().find(|held| *held.r#type == *r#type);
         kind.map(|kind| required_keys(kind).map(str::to_owned).collect()).unwrap_or_default()
     }
-}
-
-fn is_automation_id(id: &str) -> bool {
-    Slug::parse(id).is_some() || uuid::Uuid::parse_str(id).is_ok()
 }

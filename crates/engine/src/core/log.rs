@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ostler_contract::problems::{Finding, KnownProblem, ProblemKind, Problems};
+use ostler_contract::problems::{Finding, ProblemKind, Problems};
 use tracing::Level;
 
 /// The writer of lines.
@@ -70,16 +70,6 @@ impl Log {
     /// Returns the list of what is wrong now, for who adds to it without a line.
     pub fn problems(&self) -> &Problems {
         &self.problems
-    }
-
-    /// Returns what is wrong now, without secrets.
-    pub fn known_problems(&self) -> Vec<KnownProblem> {
-        let shown = |problem: KnownProblem| {
-            let Finding { is_error, found, fix } = problem.finding;
-            let finding = Finding { is_error, found: self.without_secrets(found), fix };
-            KnownProblem { place: self.without_secrets(problem.place), finding, ..problem }
-        };
-        self.problems.list().into_iter().map(shown).collect()
     }
 
     /// Writes one line about an uncaught error of a plugin.

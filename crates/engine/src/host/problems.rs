@@ -25,8 +25,14 @@ impl Host {
         });
         known.set(ProblemKind::Storage, "state", lost.into_iter().collect());
         known.set(ProblemKind::Cluster, "cluster", self.unreachable_hosts());
-        let mut problems = self.core.log.known_problems();
-        problems.extend(self.automations.unheard_problems());
+        let problems = known.list().into_iter().chain(self.automations.unheard_problems());
+        let hide = |text| self.core.log.without_secrets(text);
+        let shown = problems.map(|KnownProblem { kind, place, finding, since }| {
+            let Finding { is_error, found, fix } = finding;
+            let finding = Finding { is_error, found: hide(found), fix: fix.map(hide) };
+            KnownProblem { kind, place: hide(place), finding, since }
+        });
+        let mut problems: Vec<KnownProblem> = shown.collect();
         problems.sort_by(|a, b| (a.kind, &a.place).cmp(&(b.kind, &b.place)));
         problems
     }

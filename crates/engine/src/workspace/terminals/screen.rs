@@ -35,7 +35,7 @@ const MOST_LINES: usize = 2 * KEPT;
 const TYPED_MAX: usize = 64 << 10;
 /// The maximum length of a shell's reason for reporting no commands, in characters.
 const REASON: usize = 200;
-/// The size of the stored output before the terminal is open, in bytes.
+/// The size of the stored output before the terminal is open, in bytes. It is cut to this at twice the size.
 const EARLY_MAX: usize = 4 * KEPT;
 
 /// The state of a terminal for subscribers.
