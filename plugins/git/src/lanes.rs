@@ -131,6 +131,8 @@ mod tests {
         let git = |arguments: &[&str]| {
             let out = ostler_processes::ChildKind::Hook
                 .command("git")
+                .env("GIT_CONFIG_GLOBAL", "/dev/null")
+                .env("GIT_CONFIG_NOSYSTEM", "1")
                 .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-C"])
                 .arg(&top)
                 .args(arguments)
