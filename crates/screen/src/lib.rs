@@ -48,7 +48,7 @@ impl Model {
     /// Returns the memory of a model of this size, in bytes.
     pub fn memory(cols: u16, rows: u16) -> usize {
         let (cols, rows) = modelled(cols, rows);
-        2 * rows * (cols * CELL + ROW)
+        2 * rows * (cols * CELL + ROW) + modes::MEMORY
     }
 
     /// Changes the size of the terminal.
@@ -60,15 +60,18 @@ impl Model {
     /// Takes output from the beginning of a text: at least this number of characters, and on to the end of the sequence
     /// that they end in. Returns how many bytes and how many characters it took.
     pub fn take(&mut self, text: &str, least: usize) -> (usize, usize) {
-        let is_plain = self.sequences.scrolls_all();
+        let (scrolls_all, wraps) = (self.sequences.scrolls_all(), self.sequences.wraps());
         let (bytes, characters) = self.sequences.take(text, least);
-        let rows = self.terminal.size().1;
-        match scrolled_past(&text[..bytes], rows).filter(|_| is_plain) {
+        let (cols, rows) = self.terminal.size();
+        let taken = &text[..bytes];
+        let past = || scrolls_all.then(|| scrolled_past(taken, rows)).flatten();
+        let wrapped = || wraps.then(|| wrapped_past(taken, cols, rows)).flatten();
+        match past().or_else(wrapped) {
             Some((first, last)) => {
                 self.terminal.feed(first);
                 self.terminal.feed(last);
             }
-            None => self.terminal.feed(&text[..bytes]),
+            None => self.terminal.feed(taken),
         }
         (bytes, characters)
     }
@@ -132,6 +135,15 @@ fn scrolled_past(text: &str, rows: usize) -> Option<(&str, &str)> {
     let first = text.match_indices('\n').nth(most).map(|(at, _)| at + 1)?;
     let last = text.rmatch_indices('\n').nth(most).map(|(at, _)| at + 1)?;
     (first < last).then(|| (&text[..first], &text[last..]))
+}
+
+/// Returns a line of plain characters without those in its middle that leave nothing on the screen. Whole rows of them are
+/// left out, so that the others are in the same columns.
+fn wrapped_past(text: &str, cols: usize, rows: usize) -> Option<(&str, &str)> {
+    let screen = cols * (rows + 2);
+    let past = text.len().checked_sub(2 * screen)? / cols * cols;
+    let is_plain = text.bytes().all(|byte| (b' '..0x7f).contains(&byte));
+    (is_plain && past > 0).then(|| (&text[..screen], &text[screen + past..]))
 }
 
 /// Writes sequences that only some terminals know as those that every terminal knows.
@@ -364,6 +376,35 @@ mod tests {
         model.take(&lines[begin..], usize::MAX);
         assert_eq!(shown(&model.dump()).screen().contents().trim(), "bong line");
         assert!(model.sequences.is_between() && !model.sequences.scrolls_all());
+    }
+
+    #[test]
+    fn a_line_that_never_ends_is_drawn_as_if_it_were_read() {
+        let line: String = ('a'..='z').cycle().take(3 * 12 * 8 + 5).collect();
+        let starts = [
+            "",
+            "$ ",
+            "\u{1b}[41m",
+            "\u{1b}[?1049h",
+            "\u{1b}[2;4r",
+            "\u{1b}[?7l",
+            "\u{1b}[?7l\u{1b}7\u{1b}[?7h\u{1b}8",
+            "\u{1b}[4h",
+            "\u{1b}(0",
+            "日本\r",
+        ];
+        for start in starts {
+            let mut at_once = Model::new(12, 6).unwrap();
+            at_once.take(start, usize::MAX);
+            at_once.take(&line, usize::MAX);
+            let mut in_parts = Model::new(12, 6).unwrap();
+            in_parts.take(start, usize::MAX);
+            for character in line.chars() {
+                in_parts.take(character.encode_utf8(&mut [0; 4]), 1);
+            }
+            assert_eq!(at_once.dump(), in_parts.dump(), "{start:?}");
+        }
+        assert!(wrapped_past(&line, 12, 6).is_some());
     }
 
     #[test]

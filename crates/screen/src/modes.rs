@@ -7,6 +7,12 @@ const LONGEST: usize = 4 << 10;
 /// The maximum number of modes and of colours.
 const MOST: usize = 300;
 
+/// The memory of what sequences set at most, in bytes.
+pub const MEMORY: usize =
+    3 * LONGEST + MOST * (size_of::<(u16, bool)>() + size_of::<(String, String)>() + 2 * LONGEST_COLOUR);
+/// The maximum length of a colour's value, in bytes.
+const LONGEST_COLOUR: usize = 64;
+
 /// Private modes that have another writer (the model of the screen) or that no terminal should be sent: 2 and 3 switch to
 /// another kind of terminal and to another width, and 2026 holds back what is drawn until the end of a frame.
 const EXCLUDED: [u16; 11] = [1, 2, 3, 6, 7, 25, 47, 1047, 1048, 1049, 2026];
@@ -30,6 +36,9 @@ struct Modes {
     keypad: bool,
     /// Whether only a part of the screen scrolls. The model of the screen knows which.
     has_margins: bool,
+    /// Whether a character may not go to the next line after the last column, or may move others. Until a reset, because
+    /// a cursor that is restored brings such modes back.
+    may_not_wrap: bool,
     /// Parameters of the cursor's style.
     style: Option<String>,
     /// Parameters of `modifyOtherKeys`.
@@ -72,9 +81,15 @@ impl Sequences {
         self.is_between() && !self.modes.has_margins
     }
 
+    /// Returns whether characters fill one line after the other.
+    pub fn wraps(&self) -> bool {
+        self.scrolls_all() && !self.modes.may_not_wrap
+    }
+
     /// Returns whether a new terminal has the same modes. The title is known otherwise.
     pub fn sets_nothing(&self) -> bool {
-        let Modes { private, keypad, has_margins: _, style, keys, title: _, colours } = &self.modes;
+        let Modes { private, keypad, has_margins: _, may_not_wrap: _, style, keys, title: _, colours } =
+            &self.modes;
         // Modes are off in a new terminal, but for a few that nobody switches off.
         let is_off = private.iter().all(|(_, is_set)| !is_set);
         self.is_between() && is_off && !keypad && style.is_none() && keys.is_none() && colours.is_empty()
@@ -148,11 +163,13 @@ impl Sequences {
         match (self.body.as_str(), last) {
             (body, 'h' | 'l') if body.starts_with('?') => {
                 for mode in body[1..].split(';').filter_map(|mode| mode.parse().ok()) {
+                    modes.may_not_wrap |= (mode, last) == (7, 'l');
                     if !EXCLUDED.contains(&mode) {
                         put(&mut modes.private, mode, last == 'h');
                     }
                 }
             }
+            (body, 'h') => modes.may_not_wrap |= body.split(';').any(|mode| mode == "4"),
             ("!", 'p') => (modes.keypad, modes.has_margins) = (false, false),
             ("", 'r') => modes.has_margins = false,
             (body, 'r') if !body.starts_with('?') => modes.has_margins = true,
@@ -221,7 +238,7 @@ impl Sequences {
 }
 
 fn is_colour(value: &str) -> bool {
-    value != "?" && value.len() <= 64
+    value != "?" && value.len() <= LONGEST_COLOUR
 }
 
 fn is_number(text: &str) -> bool {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ostler_contract::{RpcError, Thrown};
 
 use crate::program::{Failure, Git};
+use crate::raw_diff::{self, RAW, RawEntry};
 use crate::session_trees::SessionTree;
 use crate::status::Row;
 use crate::tree::Tree;
@@ -96,42 +97,15 @@ pub(crate) async fn commit(place: &SessionTree, part: Part, message: &str) -> Re
 
 /// Makes the index as the new commit where this differs from the one before: of all else, the index is as it was.
 async fn follow(tree: &Arc<Tree>, old: Option<&str>, new: &str) -> Result<(), Thrown> {
+    let listed = Git::read(&tree.root).args(["diff-tree", "-r", "--no-renames"]).args(RAW);
     let listed = match old {
-        Some(old) => Git::read(&tree.root).args([
-            "diff-tree",
-            "-r",
-            "-z",
-            "--raw",
-            "--no-abbrev",
-            "--no-renames",
-            "--ignore-submodules=none",
-            old,
-            new,
-        ]),
-        None => Git::read(&tree.root).args([
-            "diff-tree",
-            "--root",
-            "--no-commit-id",
-            "-r",
-            "-z",
-            "--raw",
-            "--no-abbrev",
-            "--no-renames",
-            "--ignore-submodules=none",
-            new,
-        ]),
+        Some(old) => listed.args([old, new]),
+        None => listed.args(["--root", "--no-commit-id", new]),
     };
     let out = listed.run().await?;
     let mut input = Vec::new();
-    let mut parts = out.split(|byte| *byte == 0).filter(|part| !part.is_empty());
-    while let (Some(header), Some(path)) = (parts.next(), parts.next()) {
-        let header = String::from_utf8_lossy(header).into_owned();
-        let mut words = header.trim_start_matches(':').split(' ').skip(1);
-        let (Some(mode), Some(_), Some(id)) = (words.next(), words.next(), words.next()) else { break };
-        let mode = if mode.bytes().all(|digit| digit == b'0') { "0" } else { mode };
-        input.extend_from_slice(format!("{mode} {id}\t").as_bytes());
-        input.extend_from_slice(path);
-        input.push(0);
+    for RawEntry { new, path, .. } in raw_diff::entries(&out) {
+        raw_diff::add_index_line(&mut input, &new, &path);
     }
     let mut attempt = 0;
     loop {

@@ -17,6 +17,7 @@ mod lines;
 mod operations;
 mod program;
 mod publish;
+mod raw_diff;
 mod recorder;
 mod refs_watch;
 mod repository;

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::batches::Batches;
 use crate::program::{Failure, Git};
+use crate::raw_diff;
 use crate::selected::{Known, select};
 use crate::shared_work::SharedWork;
 use crate::snapshots::{Changing, base, gone, missed, of_turn, remove, update, write};
@@ -283,7 +284,7 @@ async fn miss(tree: &Arc<Tree>, sessions: Vec<String>, changing: &Changing) -> R
         .map(|(session, _)| missed(session))
         .collect();
     if !open.is_empty() {
-        let empty = Git::read(&tree.root).args(["mktree"]).text().await?;
+        let empty = raw_diff::empty_tree(&tree.root).await?;
         let changes: String = open.iter().map(|name| format!("update {name} {empty}\n")).collect();
         update(tree, changes.into_bytes(), changing).await?;
     }

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use crate::changes::{After, Change};
 use crate::guard::Guard;
 use crate::program::{Failure, Git};
+use crate::raw_diff::{self, RAW, RawEntry};
 use crate::recorder::{NAMES, Recorder, Request};
 use crate::repository::Repository;
 use crate::selected::{LeftOut, Selected, Stored};
@@ -426,46 +427,25 @@ pub(crate) async fn between(
         return Ok(Vec::new());
     }
     let diff = |renames: &str| {
-        Git::read(&place.tree.root).args([
-            "diff-tree",
-            "-r",
-            "-z",
-            "--raw",
-            "--no-abbrev",
-            "--no-ext-diff",
-            "--ignore-submodules=none",
-            renames,
-            before,
-            after,
-        ])
+        Git::read(&place.tree.root).args(["diff-tree", "-r"]).args(RAW).args([renames, before, after])
     };
     // Content that is not stored cannot be compared for renames.
     let out = match diff("--find-renames").run().await {
         Ok(out) => out,
         Err(_) => diff("--no-renames").run().await?,
     };
-    let mut entries = out.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
     let mut changes = Vec::new();
-    while let Some(entry) = entries.next() {
-        let header = String::from_utf8_lossy(entry).into_owned();
-        let words: Vec<&str> = header.trim_start_matches(':').split(' ').collect();
-        let (&[old_mode, new_mode, old, new, kind], Some(path)) = (&words[..], entries.next()) else { break };
-        let path = PathBuf::from(OsStr::from_bytes(path));
-        let moved = kind.starts_with('R') || kind.starts_with('C');
-        let last = match moved {
-            true => entries.next().map_or_else(|| path.clone(), |path| OsStr::from_bytes(path).into()),
-            false => path.clone(),
-        };
+    for RawEntry { old, new, kind, path, moved_to } in raw_diff::entries(&out) {
+        let last = moved_to.unwrap_or_else(|| path.clone());
         if !place.holds(&path) && !place.holds(&last) {
             continue;
         }
-        let mode = |word: &str| u32::from_str_radix(word, 8).unwrap_or_default();
-        let later = Object::new(new, mode(new_mode)).map(|object| match (live, object.mode) {
+        let later = Object::new(&new.id, new.mode).map(|object| match (live, object.mode) {
             (true, SUBMODULE) => After::Submodule,
             (true, mode) => After::File(mode),
             (false, _) => After::Object(object),
         });
-        let earlier = Object::new(old, mode(old_mode)).filter(|_| !kind.starts_with('C'));
+        let earlier = Object::new(&old.id, old.mode).filter(|_| kind != b'C');
         changes.push(Change {
             before: earlier.map(|object| (path, object)),
             after: later.map(|after| (last, after)),

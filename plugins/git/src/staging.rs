@@ -2,14 +2,13 @@
 //! folder that is named is everything below it.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use ostler_contract::Thrown;
 
 use crate::operations::{Operation, files, refused};
 use crate::program::{Failure, Git};
+use crate::raw_diff::{self, RAW, RawEntry};
 use crate::status::Row;
 
 /// What some paths name.
@@ -94,13 +93,11 @@ impl Operation<'_> {
         };
         let staged = self.staged().await?;
         // Removals first: the index has no file where another file needs a folder.
-        let (old, new): (Vec<Staged>, Vec<Staged>) =
-            staged.into_iter().filter(|staged| is_wanted(&staged.path)).partition(|staged| staged.is_known());
+        let (old, new): (Vec<RawEntry>, Vec<RawEntry>) =
+            staged.into_iter().filter(|entry| is_wanted(&entry.path)).partition(|entry| entry.old.exists());
         let mut entries = Vec::new();
-        for Staged { mode, id, path } in new.into_iter().chain(old) {
-            entries.extend_from_slice(format!("{mode} {id}\t").as_bytes());
-            entries.extend_from_slice(path.as_os_str().as_bytes());
-            entries.push(0);
+        for RawEntry { old, path, .. } in new.iter().chain(&old) {
+            raw_diff::add_index_line(&mut entries, old, path);
         }
         if !entries.is_empty() {
             let update = self.write().args(["update-index", "-z", "--index-info"]);
@@ -111,47 +108,14 @@ impl Operation<'_> {
     }
 
     /// The entries of the index that differ from the last commit, as this has them. Conflicts are left out.
-    async fn staged(&self) -> Result<Vec<Staged>, Failure> {
+    async fn staged(&self) -> Result<Vec<RawEntry>, Failure> {
         let commit = match self.tree.repository.head().await? {
             Some(commit) => commit,
-            None => self.read().args(["hash-object", "-t", "tree", "--stdin"]).text().await?,
+            None => raw_diff::empty_tree(&self.tree.root).await?,
         };
-        let compared = [
-            "diff-index",
-            "--cached",
-            "--raw",
-            "-z",
-            "--no-abbrev",
-            "--no-renames",
-            "--ignore-submodules=none",
-        ];
-        let out = Git::read(&self.tree.root).args(compared).args([&commit, "--"]).run().await?;
-        let mut parts = out.split(|byte| *byte == 0);
-        let mut staged = Vec::new();
-        while let (Some(header), Some(path)) = (parts.next(), parts.next()) {
-            let header = String::from_utf8_lossy(header).into_owned();
-            let words: Vec<&str> = header.trim_start_matches(':').split(' ').collect();
-            let &[mode, _, id, _, kind] = &words[..] else { break };
-            if kind != "U" {
-                let path = PathBuf::from(OsStr::from_bytes(path));
-                staged.push(Staged { mode: mode.to_owned(), id: id.to_owned(), path });
-            }
-        }
-        Ok(staged)
-    }
-}
-
-/// An entry of the last commit that is staged otherwise.
-struct Staged {
-    mode: String,
-    id: String,
-    path: PathBuf,
-}
-
-impl Staged {
-    /// Whether the last commit has it.
-    fn is_known(&self) -> bool {
-        self.mode.bytes().any(|digit| digit != b'0')
+        let compared = Git::read(&self.tree.root).args(["diff-index", "--cached", "--no-renames"]).args(RAW);
+        let out = compared.args([&commit, "--"]).run().await?;
+        Ok(raw_diff::entries(&out).filter(|entry| entry.kind != b'U').collect())
     }
 }
 

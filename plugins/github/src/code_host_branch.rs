@@ -48,32 +48,51 @@ pub(crate) enum NoCodeHost {
 pub(crate) struct PushUrl {
     /// Without what could be a password.
     url: String,
-    remote: String,
-    /// Whether the remote is fetched from another URL.
-    differs: bool,
+    origin: Origin,
+}
+
+/// Where the URL for pushing comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Origin {
+    /// The URL of a remote.
+    Remote(String),
+    /// The URL for pushing of a remote that is fetched from another one.
+    PushOnly(String),
+    /// The configuration of this branch, or of all, in place of the name of a remote.
+    Configuration(String),
 }
 
 impl PushUrl {
     fn of(pushed: &Pushed, remotes: &[Remote]) -> Self {
-        let remote = remotes.iter().find(|remote| remote.name == pushed.remote);
-        Self {
-            url: without_user(&pushed.url),
-            remote: without_user(&pushed.remote),
-            differs: remote.is_some_and(|remote| remote.fetch != pushed.url),
-        }
+        let origin = match remotes.iter().find(|remote| remote.name == pushed.remote) {
+            Some(remote) if remote.fetch == pushed.url => Origin::Remote(remote.name.clone()),
+            Some(remote) => Origin::PushOnly(remote.name.clone()),
+            None => Origin::Configuration(pushed.local.clone()),
+        };
+        Self { url: without_user(&pushed.url), origin }
     }
 
     /// What it is, in a sentence.
     fn described(&self, at: impl std::fmt::Display) -> String {
-        let Self { url, remote, differs } = self;
-        let push = if *differs { "push " } else { "" };
-        format!("the {push}URL of the remote {remote} of {at}, {url},")
+        let url = &self.url;
+        match &self.origin {
+            Origin::Remote(remote) => format!("the URL of the remote {remote} of {at}, {url},"),
+            Origin::PushOnly(remote) => format!("the push URL of the remote {remote} of {at}, {url},"),
+            Origin::Configuration(branch) => {
+                format!("the URL to which the branch {branch} of {at} is pushed, {url},")
+            }
+        }
     }
 
     /// The command that changes it.
     fn remedy(&self) -> String {
-        let push = if self.differs { "--push " } else { "" };
-        format!("change it with git remote set-url {push}{} <url>", self.remote)
+        match &self.origin {
+            Origin::Remote(remote) => format!("change it with git remote set-url {remote} <url>"),
+            Origin::PushOnly(remote) => format!("change it with git remote set-url --push {remote} <url>"),
+            Origin::Configuration(branch) => {
+                format!("name a remote with git config branch.{branch}.pushRemote <remote>")
+            }
+        }
     }
 }
 
@@ -222,12 +241,16 @@ fn is_github(sites: &Sites, url: &str) -> bool {
 struct Pushed {
     remote: String,
     url: String,
+    /// The branch in that repository.
     branch: String,
+    /// The branch here.
+    local: String,
 }
 
 impl Pushed {
     /// Parses the output of `for-each-ref` for a branch, which is empty before its first commit.
     fn of(branch: &str, tracked: &str, remotes: &[Remote]) -> Self {
+        let local = branch.to_owned();
         let mut fields = tracked.split('\t').map(str::trim);
         let mut next = || fields.next().unwrap_or_default();
         let (push_remote, push_ref, push, upstream_remote, upstream_ref) =
@@ -238,7 +261,8 @@ impl Pushed {
         if !push_remote.is_empty() && named(push_remote).is_none() && Address::parse(push_remote).is_some() {
             let tracked = (upstream_remote == push_remote).then(|| heads(upstream_ref)).flatten();
             let branch = heads(push_ref).or(tracked).unwrap_or_else(|| branch.to_owned());
-            return Self { remote: push_remote.to_owned(), url: push_remote.to_owned(), branch };
+            let remote = push_remote.to_owned();
+            return Self { url: remote.clone(), remote, branch, local };
         }
         let remote = named(push_remote).or_else(|| named("origin")).unwrap_or(&remotes[0]);
         let tracking = format!("refs/remotes/{}/", remote.name);
@@ -247,6 +271,7 @@ impl Pushed {
             remote: remote.name.clone(),
             url: remote.push.clone(),
             branch: there.unwrap_or_else(|| branch.to_owned()),
+            local,
         }
     }
 }
@@ -373,6 +398,11 @@ mod tests {
         ] {
             assert_eq!(refusal(fetch, push, ""), expected);
         }
+        // The branch names a URL in place of a remote.
+        let url = "https://ada:secret@code.example/a/b";
+        let tracked = format!("{url}\trefs/heads/theirs\t\t\t");
+        let message = refusal(hub, hub, &tracked);
+        assert!(message.starts_with("the URL to which the branch work of /inn is pushed, https://code.example/a/b, is on code.example, which"), "{message}");
         // Fetching from elsewhere does not matter.
         let remotes = remotes_of(&format!("origin\t/srv/stable (fetch)\norigin\t{hub} (push)\n"));
         let pushed = Pushed::of("work", "", &remotes);
