@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use ostler_contract::points::AutomationStore;
+use ostler_contract::points::{AutomationStore, PortValue, RecordStore};
 use ostler_contract::problems::ProblemKind;
 use ostler_contract::registry::Registrant;
-use ostler_contract::{JsonObject, Thrown, Value};
+use ostler_contract::{JsonObject, Thrown, Value, limit};
 use ostler_engine::Log;
 use ostler_loader::{Hidden, State as PluginState};
+use ostler_plugin_webhook::ENDPOINTS;
 use ostler_ports::{FileAutomations, Report, StateDb};
 
 use super::{Check, State};
@@ -23,6 +24,8 @@ use crate::verbs::agent;
 
 const PLUGINS: &str = "plugins";
 const AGENTS: &str = "agents";
+/// The id of the plugin whose endpoints are records.
+const WEBHOOK: &str = "webhook";
 
 /// Checks every configured plugin by importing it.
 pub(super) async fn plugins(at: &Place, files: &ConfigFiles) -> Vec<Check> {
@@ -146,29 +149,39 @@ async fn loaded(settings: &Settings, plugins: &mut Vec<Check>) -> Result<(Vec<St
     let fix = "find the cause with: ostler plugin check <plugin>";
     plugins.extend(skipped.into_iter().map(|line| Check::error(PLUGINS, line, fix)));
     let listed = agent::of_host(&composed, &hidden, agent::LIST, JsonObject::new()).await;
-    // A plugin can have registered another store, whose content the running daemon checks.
-    let is_own = composed
-        .host
-        .core
-        .registry()
-        .is_some_and(|registry| registry.holder::<AutomationStore>() == Some(&Registrant::Host));
     let unread = match automations {
-        StorageLocation::File if is_own => judge_files(&composed, &settings).await.err(),
+        StorageLocation::File if is_of_files::<AutomationStore>(&composed) => {
+            judge_files(&composed, &settings).await.err()
+        }
         _ => None,
     };
+    let unread_endpoints = judge_endpoints(&composed).await.err();
     let problems: Vec<Problem> = composed.host.problems().await.into_iter().map(Problem::of).collect();
     composed.host.close().await;
     let of_files = [ProblemKind::Automations, ProblemKind::Policies, ProblemKind::Records];
     let mut checks = not_installed(listed?.as_ref());
     checks.extend(of_problems(&[], problems.iter().filter(|problem| problem.is_about(&of_files))));
-    checks.extend(unread.map(|why| {
-        Check::error(
-            ProblemKind::Automations.name(),
-            why.message,
-            "make the folder of the configuration readable",
-        )
+    let unread = [(ProblemKind::Automations, unread), (ProblemKind::Records, unread_endpoints)];
+    checks.extend(unread.into_iter().filter_map(|(kind, why)| {
+        Some(Check::error(kind.name(), why?.message, "make the folder of the configuration readable"))
     }));
     Ok((names, checks))
+}
+
+/// Whether the host's own store is in force. A plugin can have registered another one, whose content the running daemon checks.
+fn is_of_files<P: PortValue>(composed: &Composed) -> bool {
+    let registry = composed.host.core.registry();
+    registry.is_some_and(|registry| registry.holder::<P>() == Some(&Registrant::Host))
+}
+
+/// Lists what is wrong with the endpoints in files. The plugin reads them when it begins to watch them, which nothing waits for.
+async fn judge_endpoints(composed: &Composed) -> Result<(), Thrown> {
+    let is_used = composed.plugins.iter().any(|plugin| plugin.id.as_ref().is_some_and(|id| **id == *WEBHOOK));
+    let store = composed.host.core.record_store().filter(|_| is_used && is_of_files::<RecordStore>(composed));
+    let Some(store) = store else { return Ok(()) };
+    let asked = (ENDPOINTS.to_owned(), Default::default());
+    store.collection.read(limit::STORE, asked).await.known()?.list.read(limit::STORE, ()).await.known()?;
+    Ok(())
 }
 
 /// Lists what is wrong with the automations in files. Their runs stay where they are: this host only reads the definitions.

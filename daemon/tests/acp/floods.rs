@@ -53,7 +53,8 @@ async fn updates_that_come_faster_than_the_host_takes_them_wait_in_the_agent() {
     let line = line.unwrap_or_else(|| panic!("the log never says {stopped:?}: {}", stage.folder.read("log")));
     let grown = peak(stage.daemon.child.id()) - before;
     println!("grown by {grown} MiB");
-    assert!(grown < 400, "2 GB of text took {grown} MiB: {line}");
+    // Of the 64 MB there are some copies at once (the state, what is stored, what is sent), more of them on a loaded machine.
+    assert!(grown < 512, "2 GB of text took {grown} MiB: {line}");
 }
 
 #[tokio::test]
