@@ -27,7 +27,14 @@ pub fn check(root: &Path, problems: &mut Vec<String>) {
             problems.push(format!("{FOLDER}/{name} is not in {FOLDER}/{SUMMARY}"));
         }
     }
-    for name in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
+    for name in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "changes/README.md",
+    ] {
         pages.push(root.join(name));
     }
     for page in &pages {

@@ -7,6 +7,10 @@ use std::path::Path;
 use crate::tidy::{relative, sources};
 
 const FILE: &str = "docs/decisions.md";
+/// The headings of the file besides those of entries.
+const HEADINGS: &[&str] = &["# Decisions", "## Index", "## Entries"];
+/// How the paragraphs of an entry begin, in this order.
+const PARAGRAPHS: &[&str] = &["Context: ", "Decision: ", "Consequences: ", "Rejected: "];
 
 /// Adds a line for each problem of the file and for each citation of an entry that does not exist.
 pub fn check(root: &Path, problems: &mut Vec<String>) {
@@ -32,40 +36,49 @@ pub fn check(root: &Path, problems: &mut Vec<String>) {
 }
 
 /// Returns the numbers of the entries. Each entry is a heading `### <a id="d-nnn"></a>D-nnn Title`, a line `*date,
-/// area*` and text.
+/// area*` and the four paragraphs; the index before the entries has a line `- [D-nnn](#d-nnn) Title` for it.
 fn entries(text: &str, problems: &mut Vec<String>) -> BTreeSet<u32> {
     let mut numbers = BTreeSet::new();
+    let index = text.split("### <a id=").next().unwrap_or_default();
     let mut paragraphs =
         text.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty()).peekable();
     while let Some(paragraph) = paragraphs.next() {
         let first = paragraph.lines().next().unwrap_or_default();
         let mut wrong = |what: &str| problems.push(format!("{FILE}: {what}: {first}"));
+        let entry = entry(first);
         if first.starts_with("**")
-            || (first.starts_with('#') && !first.starts_with("# ") && number(first).is_none())
+            || (first.starts_with('#') && entry.is_none() && !HEADINGS.contains(&first))
         {
             wrong("give the decision a number, as CONTRIBUTING.md describes");
         }
-        let Some(number) = number(first) else { continue };
+        let Some((number, title)) = entry else { continue };
         if numbers.last().is_some_and(|last| *last >= number) {
             wrong("the number is not greater than the one before");
         }
         numbers.insert(number);
+        let line = format!("- [D-{number:03}](#d-{number:03}) {title}");
+        if !index.lines().any(|indexed| indexed.trim() == line) {
+            wrong("the index does not have the decision with this title");
+        }
         if !paragraphs.next().is_some_and(|dated| is_dated(dated.trim())) {
             wrong("the heading is not followed by *<year>-<month>-<day>, <area>*");
         }
-        if paragraphs.peek().is_none_or(|text| text.starts_with('#')) {
-            wrong("the decision has no text");
+        for begin in PARAGRAPHS {
+            if paragraphs.next_if(|paragraph| paragraph.starts_with(begin)).is_none() {
+                wrong(&format!("the paragraph {begin:?} is missing"));
+            }
         }
     }
     numbers
 }
 
-/// Returns the number of a heading if its anchor has the same number and a title follows.
-fn number(heading: &str) -> Option<u32> {
+/// Returns the number and the title of a heading if its anchor has the same number.
+fn entry(heading: &str) -> Option<(u32, &str)> {
     let (anchor, rest) = heading.strip_prefix("### <a id=\"d-")?.split_once("\"></a>D-")?;
     let (number, title) = rest.split_once(' ')?;
     let is_number = anchor == number && number.len() >= 3 && number.bytes().all(|byte| byte.is_ascii_digit());
-    (is_number && !title.trim().is_empty()).then(|| number.parse().ok())?
+    let number = number.parse().ok()?;
+    (is_number && !title.trim().is_empty()).then_some((number, title))
 }
 
 /// Returns whether a line is `*2026-01-31, area*`.
@@ -98,19 +111,37 @@ mod tests {
 
 About them.
 
+## Index
+
+- Area
+  - [D-001](#d-001) One
+  - [D-004](#d-004) Four
+
+## Entries
+
 ### <a id=\"d-001\"></a>D-001 One
 
-*2026-11-21, engine*
+*2026-11-21, Area*
 
-Text, as D-001 said.
+Context: D-001.
 
-### <a id=\"d-003\"></a>D-003 Three
+Decision: one.
 
-*2026-11-22, docs*
+Consequences: none.
 
-More text.
+Rejected: nothing.
 
-Another paragraph.
+### <a id=\"d-004\"></a>D-004 Four
+
+*2026-11-22, Area*
+
+Context: four.
+
+Decision: four.
+
+Consequences: none.
+
+Rejected: nothing.
 ";
 
     fn problems(text: &str) -> Vec<String> {
@@ -122,19 +153,27 @@ Another paragraph.
     #[test]
     fn numbered_and_dated_entries_are_accepted() {
         assert_eq!(problems(TWO), Vec::<String>::new());
-        assert_eq!(entries(TWO, &mut Vec::new()), BTreeSet::from([1, 3]));
+        assert_eq!(entries(TWO, &mut Vec::new()), BTreeSet::from([1, 4]));
     }
 
     #[test]
     fn each_mistake_of_an_entry_is_reported() {
         for (from, to, what) in [
-            ("D-003 Three", "D-002 Three", "number"),
-            ("<a id=\"d-003\"></a>D-003 Three", "<a id=\"d-001\"></a>D-001 Three", "not greater"),
-            ("### <a id=\"d-003\"></a>D-003 Three", "**Three.** More.", "number"),
-            ("### <a id=\"d-003\"></a>D-003 Three", "## Three", "number"),
-            ("*2026-11-22, docs*", "Yesterday.", "not followed by"),
-            ("*2026-11-22, docs*", "*2026-13-22, docs*", "not followed by"),
-            ("Text, as D-001 said.\n\n", "", "no text"),
+            ("D-004 Four", "D-002 Four", "number"),
+            ("<a id=\"d-004\"></a>D-004 Four", "<a id=\"d-001\"></a>D-001 Four", "not greater"),
+            ("### <a id=\"d-004\"></a>D-004 Four", "**Four.** More.", "number"),
+            ("### <a id=\"d-004\"></a>D-004 Four", "## Four", "number"),
+            ("*2026-11-22, Area*", "Yesterday.", "not followed by"),
+            ("*2026-11-22, Area*", "*2026-13-22, Area*", "not followed by"),
+            ("Context: D-001.\n\n", "", "\"Context: \" is missing"),
+            ("Decision: one.\n\nConsequences: none.", "Consequences: none.\n\nDecision: one.", "is missing"),
+            (
+                "Consequences: none.\n\nRejected: nothing.\n\n###",
+                "Consequences: none.\n\n###",
+                "\"Rejected: \"",
+            ),
+            ("  - [D-004](#d-004) Four\n", "", "index"),
+            ("(#d-001) One", "(#d-001) Another", "index"),
         ] {
             let found = problems(&TWO.replace(from, to));
             assert!(found.iter().any(|problem| problem.contains(what)), "{from} -> {to}: {found:?}");
@@ -157,7 +196,7 @@ Another paragraph.
     #[test]
     fn citations_are_whole_words() {
         let cited = |line: &str| citations(line).collect::<Vec<_>>();
-        assert_eq!(cited("// D-017: why; see D-204."), [17, 204]);
+        assert_eq!(cited("// D-017: why; see D-203."), [17, 203]);
         assert_eq!(cited("ID-017 D-17 D-017x D-nnn"), Vec::<u32>::new());
     }
 }

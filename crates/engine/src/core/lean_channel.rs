@@ -1,5 +1,5 @@
 //! An unbounded channel that uses a tenth of a kilobyte while it is empty. Tokio's allocates a block of slots for each,
-//! and every awake session has two. See D-348.
+//! and every awake session has two. See D-237.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -195,7 +195,7 @@ impl Actor {
 
     /// Waits until a change is stored, and writes it again for a while if that fails. After a delay, the session handles messages
     /// that need no store. A change that was not stored goes on in memory and is no echo of its sender, who is told that it is
-    /// not stored; see D-608.
+    /// not stored; see D-303.
     pub(super) async fn stored<T: Outcome>(&mut self, write: impl Future<Output = T> + Send) -> T {
         let since = Instant::now();
         let stored = self.stored_or_not(write).await;
@@ -234,7 +234,7 @@ impl Actor {
     }
 
     /// Waits for a store, for callers that take a change back that was not stored. In a cluster, a session whose change could
-    /// not be stored publishes nothing more and leaves memory; see D-496.
+    /// not be stored publishes nothing more and leaves memory; see D-303.
     pub(super) async fn stored_or_not<T: Outcome>(&mut self, write: impl Future<Output = T> + Send) -> T {
         let stored = self.answered(std::pin::pin!(write)).await;
         if !stored.is_stored() && self.core.cluster().is_some() {

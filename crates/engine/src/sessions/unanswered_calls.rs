@@ -1,5 +1,5 @@
 //! The memory of clients' calls that a backend has not answered. A client may repeat some of them without limit while the
-//! backend takes none, and only the last one is part of the session's state. See D-551.
+//! backend takes none, and only the last one is part of the session's state. See D-233.
 
 use std::sync::Arc;
 

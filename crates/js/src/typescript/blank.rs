@@ -1,4 +1,4 @@
-//! Blanks out the parts of a TypeScript source that are only types (D-009).
+//! Blanks out the parts of a TypeScript source that are only types (D-007).
 
 use std::collections::HashSet;
 
