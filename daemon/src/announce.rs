@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use ostler_protocol::names;
+use ostler_telemetry::printable::one_line;
 
 use crate::compose::Composed;
-use crate::log::one_line;
 use crate::settings::Settings;
 
 /// Where a daemon listens.

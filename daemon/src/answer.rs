@@ -6,11 +6,11 @@ use clap::{Arg, Args, Command};
 use ostler_contract::{Value, json};
 use ostler_loader::options::without_password;
 use ostler_protocol::names;
+use ostler_telemetry::printable::{is_hidden, one_line, printable};
 use serde::Serialize;
 
 use crate::config_redaction::without_userinfo;
 use crate::exit::Exit;
-use crate::log::{is_hidden, one_line, printable};
 
 /// The heading of the global flags.
 const EVERY: &str = "Global options";

@@ -9,12 +9,12 @@ use ostler_contract::json;
 use ostler_engine::users::Kind;
 use ostler_plugin_acp::supervisor::{self, SUPERVISE};
 use ostler_protocol::names;
+use ostler_telemetry::printable::printable;
 
 use crate::acp::{self, AcpFlags};
 use crate::answer::{Answer, Common};
 use crate::config::RunFlags;
 use crate::exit::Exit;
-use crate::log::printable;
 use crate::place::Place;
 use crate::service::{self, Notice, Passed};
 use crate::settings::Settings;

@@ -24,6 +24,7 @@ use ostler_ports::{
 };
 use ostler_protocol::names;
 use ostler_server::{ToolServers, WebSocketLinks};
+use ostler_telemetry::clock;
 use tokio_tungstenite::Connector;
 
 use crate::bundled;
@@ -34,7 +35,6 @@ use crate::exit::Exit;
 use crate::frame_log::WireFile;
 use crate::host_users::HostUsers;
 use crate::local_system::OnDisk;
-use crate::log::clock;
 use crate::plugin_options;
 use crate::settings::{Settings, reachable};
 use crate::sources::Sources;

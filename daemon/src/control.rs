@@ -11,6 +11,7 @@ use ostler_engine::Host;
 use ostler_js::Engine;
 use ostler_loader::{Hidden, LoadedPlugin, State};
 use ostler_server::{SignIns, Token};
+use ostler_telemetry::metrics::{Metrics, Used};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -22,7 +23,6 @@ use crate::config::ConfigFiles;
 use crate::daemon_file::Record;
 use crate::diagnostics::Lines;
 use crate::exit::Exit;
-use crate::metrics::Metrics;
 use crate::place::Place;
 use crate::plugins::{self, Row};
 use crate::settings::Settings;
@@ -106,7 +106,11 @@ impl Control {
 
     /// The metrics as text.
     pub fn metrics(&self) -> String {
-        self.metrics.text(&self.host, &self.engines)
+        let plugins = self.engines.iter().filter_map(Weak::upgrade).map(|engine| {
+            let (time, memory) = engine.used();
+            Used { plugin: engine.label(), time, memory }
+        });
+        self.metrics.text(&self.host, plugins)
     }
 
     /// Returns whether the plugin of an id is loaded.

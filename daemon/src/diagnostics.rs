@@ -13,10 +13,9 @@ use ostler_engine::clock::iso;
 use ostler_js::HttpClient;
 use ostler_loader::options::without_password;
 use ostler_protocol::names;
+use ostler_telemetry::clock;
 use parking_lot::Mutex;
 use tokio::sync::broadcast::{self, error::RecvError};
-
-use crate::log::clock;
 
 /// The number of lines queued for a slow reader; older ones are dropped for that reader.
 const WAITING: usize = 1024;

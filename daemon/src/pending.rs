@@ -554,8 +554,11 @@ fn indented(text: &str) -> Vec<String> {
 
 /// The lines of a text, each with a prefix; of a long one the first, and how many follow.
 pub fn prefixed(prefix: &str, text: &str) -> Vec<String> {
-    let mut lines: Vec<String> =
-        text.lines().take(MOST_LINES).map(|line| format!("{prefix}{}", crate::log::one_line(line))).collect();
+    let mut lines: Vec<String> = text
+        .lines()
+        .take(MOST_LINES)
+        .map(|line| format!("{prefix}{}", ostler_telemetry::printable::one_line(line)))
+        .collect();
     let more = text.lines().count().saturating_sub(MOST_LINES);
     if more > 0 {
         lines.push(format!("{prefix}… {more} more lines; --json has all"));
@@ -568,7 +571,7 @@ pub fn prefixed(prefix: &str, text: &str) -> Vec<String> {
 
 /// The action that cancels a turn which began at a time.
 pub fn cancelling(turn: &str, started_at: &str) -> Value {
-    let now: jiff::Timestamp = crate::log::clock().iso().parse().unwrap_or_default();
+    let now: jiff::Timestamp = ostler_telemetry::clock().iso().parse().unwrap_or_default();
     let began = started_at.parse::<jiff::Timestamp>().unwrap_or(now);
     let duration = now.as_millisecond().saturating_sub(began.as_millisecond()).max(0);
     json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": duration })

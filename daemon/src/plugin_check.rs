@@ -14,12 +14,13 @@ use ostler_js::{Engine, JsOptions, JsSource, Level, Line, Outcome, TestResult, r
 use ostler_loader::{Hidden, Loader, PluginConfig, State};
 use ostler_ports::{MemoryAutomations, SqliteSessions, StateDb, memory_records};
 use ostler_protocol::names;
+use ostler_telemetry::clock;
+use ostler_telemetry::printable::{one_line, tamed_lines};
 use parking_lot::Mutex;
 
 use crate::bundled;
 use crate::compose::host_yaml;
 use crate::exit::Exit;
-use crate::log::{clock, one_line, tamed_lines};
 use crate::sources::Sources;
 
 /// The value in place of every secret, because the check has no vault.

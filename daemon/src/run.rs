@@ -11,6 +11,10 @@ use ostler_engine::{Host, Log};
 use ostler_loader::{Hidden, State};
 use ostler_protocol::names;
 use ostler_server::{HostNames, Listener, Server, Token, no_plugin_routes, plugin_routes, serve_stdio};
+use ostler_telemetry::log;
+use ostler_telemetry::metrics::Metrics;
+use ostler_telemetry::otlp::{Exporter, Spans};
+use ostler_telemetry::printable::one_line;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -26,10 +30,7 @@ use crate::daemon_file::{Holding, Record};
 use crate::edited_files::{self, watch::FileWatch};
 use crate::exit::Exit;
 use crate::idle;
-use crate::log;
-use crate::metrics::Metrics;
 use crate::notify::{self, Notify};
-use crate::otlp::{Exporter, Spans};
 use crate::place::Place;
 use crate::process::{self, Signal};
 use crate::root_settings::RootSettings;
@@ -225,7 +226,7 @@ pub async fn run(
     }
     let mut record = record(&settings, &composed, &place, address, arguments)?;
     record.routes = format!("http://{}", routes_address.unwrap_or(address));
-    record.said = said.iter().map(|line| log::one_line(&hidden.hide(line))).collect();
+    record.said = said.iter().map(|line| one_line(&hidden.hide(line))).collect();
     control.up(record.clone());
     // First, so that a start which fails has printed no address.
     holding.record(&record)?;
@@ -373,7 +374,7 @@ fn record(
         connect_url: format!("{url}/{}", query.unwrap_or_default()),
         url,
         paths: settings.paths.clone(),
-        started_at: log::clock().iso(),
+        started_at: ostler_telemetry::clock().iso(),
         state: Some(settings.state_dir.clone()),
         automations: Some(composed.automations.clone()),
         vault: composed.vault_plugin.clone(),
@@ -423,13 +424,13 @@ fn require_backend(composed: &Composed) -> Result<(), Exit> {
     let mut why = composed
         .skipped
         .iter()
-        .map(|line| format!("{}\n", announce::skipped(&log::one_line(line))))
+        .map(|line| format!("{}\n", announce::skipped(&one_line(line))))
         .collect::<String>();
     why.push_str("No backend is loaded, so this host could serve nothing. ");
     let off = composed.plugins.iter().filter(|plugin| plugin.state == State::Off);
     let off: Vec<&str> = off.map(|plugin| plugin.id.as_deref().unwrap_or(&plugin.spec)).collect();
     if !off.is_empty() {
-        let names = log::one_line(&off.join(", "));
+        let names = one_line(&off.join(", "));
         why.push_str(&format!("Disabled: {names}; enable one with: ostler plugin enable <name>. "));
     }
     why.push_str(

@@ -22,11 +22,11 @@ use crate::config::{
     StorageLocation,
 };
 use crate::exit::Exit;
-use crate::log::LogOptions;
 use crate::mcp_servers::wrong_with;
-use crate::otlp::Collector;
 use crate::token::TokenSource;
 use ostler_engine::users::Issuer;
+use ostler_telemetry::log::LogOptions;
+use ostler_telemetry::otlp::Collector;
 
 /// The default port.
 pub const DEFAULT_PORT: u16 = 9187;
@@ -186,7 +186,7 @@ impl Settings {
             runs: RunRetention::default(),
             wire: None,
             host: HostOptions { usage: usage(&files, &mut warnings), ..HostOptions::default() },
-            log: LogOptions::new(&config.log.take().unwrap_or_default())?,
+            log: config.log.take().unwrap_or_default().options()?,
             otlp: None,
             mcp_servers: mcp_servers(&files, &mut warnings),
             javascript: JavaScriptLimits::default(),

@@ -34,6 +34,8 @@ pub fn check(root: &Path, problems: &mut Vec<String>) {
         "CHANGELOG.md",
         "SECURITY.md",
         "changes/README.md",
+        "crates/contract/ARCHITECTURE.md",
+        "crates/engine/ARCHITECTURE.md",
     ] {
         pages.push(root.join(name));
     }

@@ -20,7 +20,7 @@ pub fn check(root: &Path, problems: &mut Vec<String>) {
     let numbers = entries(&text, problems);
     let mut files = Vec::new();
     for folder in ["benches", "crates", "daemon", "examples", "plugins", "tools", "xtask"] {
-        files.extend(sources(&root.join(folder), &["rs", "js", "mjs", "ts", "toml"]));
+        files.extend(sources(&root.join(folder), &["rs", "js", "mjs", "ts", "toml", "md"]));
     }
     files.extend(sources(&root.join("docs"), &["md"]));
     files.push(root.join("ARCHITECTURE.md"));

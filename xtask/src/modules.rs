@@ -9,7 +9,7 @@ use crate::tidy::{relative, sources};
 /// The crate whose folders are checked.
 const SOURCES: &str = "crates/engine/src";
 
-/// The folders that each folder may import in addition to itself. A new edge is a line here and one in ARCHITECTURE.md.
+/// The folders that each folder may import in addition to itself. A new edge is a line here and one in crates/engine/ARCHITECTURE.md.
 const FOLDERS: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("users", &["core"]),

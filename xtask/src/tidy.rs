@@ -22,6 +22,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ostler-net", &[]),
     ("ostler-processes", &[]),
     ("ostler-screen", &[]),
+    ("ostler-telemetry", &["ostler-contract", "ostler-engine", "ostler-loader", "ostler-protocol"]),
     ("ostler-server", &["ostler-contract", "ostler-engine", "ostler-protocol"]),
     (
         "ostler-simulation",

@@ -7,7 +7,7 @@
 //! The engine has no sockets, files, JavaScript or clock: it uses tokio's time, which tests pause, and a [`Clock`] that
 //! is passed in.
 //!
-//! Each folder is a layer with a list of the layers it may import, in ARCHITECTURE.md and in `cargo xtask tidy`.
+//! Each folder is a layer with a list of the layers it may import, in ARCHITECTURE.md of this crate and in `cargo xtask tidy`.
 
 #![deny(missing_docs)]
 

@@ -9,6 +9,7 @@ use ostler_contract::{JsonObject, Value};
 use ostler_engine::Principal;
 use ostler_engine::users::{Credential, Kind};
 use ostler_plugin_webhook::REPLAY_GRANT;
+use ostler_telemetry::metrics;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
@@ -30,7 +31,6 @@ use super::verb::Verb;
 use super::{Refused, body, cluster, host, openapi, plugins, query, runs, secrets, sessions, webhooks};
 use crate::control::Control;
 use crate::exit::Exit;
-use crate::metrics;
 use crate::pending::{AnswerRequest, ApproveRequest, CancelTurn, RejectRequest, Reply};
 
 /// What points to the document.

@@ -8,8 +8,8 @@ use super::Connection;
 use super::follow::outcome;
 use crate::api::list_shapes::INPUT_NEEDED;
 use crate::exit::Exit;
-use crate::log::one_line;
 use ostler_protocol::nearest::did_you_mean;
+use ostler_telemetry::printable::one_line;
 
 impl Connection {
     /// Every automation of the host.

@@ -88,7 +88,7 @@ impl RunEnd {
 
     /// As a line.
     pub fn line(&self) -> String {
-        let why = self.error.as_ref().map(|why| format!(": {}", crate::log::one_line(why)));
+        let why = self.error.as_ref().map(|why| format!(": {}", ostler_telemetry::printable::one_line(why)));
         format!("run {} {}{}", self.run, self.status, why.unwrap_or_default())
     }
 }

@@ -2,9 +2,10 @@
 
 use std::io::Write;
 
+use ostler_telemetry::printable::{is_hidden, one_line};
+
 use super::follow::Seen;
 use crate::answer::Common;
-use crate::log::{is_hidden, one_line};
 use crate::pending::prefixed;
 
 /// How much of a message is printed on one line.

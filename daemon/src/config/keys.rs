@@ -13,12 +13,13 @@ use ostler_contract::shape::Shape;
 use ostler_contract::{Cross, JsonObject, Mismatch, json};
 use ostler_engine::Limits;
 use ostler_ports::RunRetention;
+use ostler_telemetry::log::{Format, LogOptions};
+use ostler_telemetry::otlp::Collector;
 use serde::{Deserialize, Serialize};
 
 use super::declare::{Effect, Flag, Key, RootSetting, keys};
 use crate::cli::ReusedPorts;
 use crate::exit::Exit;
-use crate::otlp::Collector;
 use crate::root_settings;
 use crate::settings::{self, Settings};
 
@@ -266,7 +267,7 @@ keys! {
     /// OpenTelemetry collector that traces and metrics are exported to, as JSON over OTLP/HTTP. Default: none.
     otlp: OtlpSettings {
         hides { "properties": { "headers": { "additionalProperties": { "writeOnly": true } } } };
-        sets |settings, otlp| settings.otlp = Some(Collector::new(&otlp)?);
+        sets |settings, otlp| settings.otlp = Some(otlp.collector()?);
     }
 
     /// Plugins to load, in order.
@@ -391,6 +392,27 @@ pub struct OtlpSettings {
     /// Headers of each request. A value is a credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headers: Option<BTreeMap<String, String>>,
+}
+
+impl LogSettings {
+    /// The settings of the log, with the variable that overrides them.
+    ///
+    /// # Errors
+    /// An invalid level: exit 2.
+    pub fn options(&self) -> Result<LogOptions, Exit> {
+        let format = match self.format.unwrap_or_default() {
+            LogFormat::Text => Format::Text,
+            LogFormat::Json => Format::Json,
+        };
+        LogOptions::new(self.level.as_deref(), format).map_err(Exit::usage)
+    }
+}
+
+impl OtlpSettings {
+    /// The collector that they describe.
+    fn collector(&self) -> Result<Collector, Exit> {
+        Collector::new(&self.endpoint, self.headers.iter().flatten()).map_err(Exit::usage)
+    }
 }
 
 /// The format of log lines.

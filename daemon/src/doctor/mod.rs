@@ -11,6 +11,7 @@ use ostler_contract::{Value, json};
 use ostler_engine::LocalSystem;
 use ostler_protocol::names;
 use ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;
+use ostler_telemetry::printable::one_line;
 
 use crate::answer::{Answer, Common};
 use crate::client::Connection;
@@ -19,7 +20,6 @@ use crate::config::RunFlags;
 use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
 use crate::local_system::OnDisk;
-use crate::log::one_line;
 use crate::place::Place;
 use crate::problems;
 use crate::progress::Progress;

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ostler_contract::http::{Body, HeaderValue, Response, StatusCode, header};
+use ostler_telemetry::printable::is_hidden;
 use ring::digest::{SHA256, digest};
 
 use super::elsewhere::Elsewhere;
@@ -13,7 +14,6 @@ use super::request::{
     ANSWER, Approval, Asks, Choice, Kind, Question, Questions, Request, SHOWN, field, free_field,
     option_answer,
 };
-use crate::log::is_hidden;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--line:#8886;--accent:#1a5fb4}\

@@ -9,10 +9,10 @@ use ostler_protocol::wire::state::{
     ChatInputQuestion, ChatInputRequest, ConfirmationOptionKind, SessionInputRequest, SessionState,
     ToolCallConfirmationState, ToolCallPendingConfirmationState, ToolInput,
 };
+use ostler_telemetry::printable::one_line;
 use ring::digest::{SHA256, digest};
 
 use super::elsewhere::Elsewhere;
-use crate::log::one_line;
 
 /// The longest line in a message, in characters.
 const LONGEST_LINE: usize = 300;

@@ -14,6 +14,7 @@ use ostler_protocol::grants::Grant;
 use ostler_protocol::origins::WayIn;
 use ostler_protocol::uri;
 use ostler_protocol::wire::state::SessionStatus;
+use ostler_telemetry::printable::one_line;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
@@ -25,7 +26,6 @@ use super::request::Request;
 use super::rules::{Facts, Rule, Rules};
 use super::send::Message;
 use super::{Notify, PATH};
-use crate::log::one_line;
 
 /// A session and the id of a request in it.
 pub(super) type Key = (String, String);

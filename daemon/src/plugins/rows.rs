@@ -9,13 +9,13 @@ use ostler_js::JsSource;
 use ostler_loader::options::{self, SchemaInfo, UnknownOption};
 use ostler_loader::{Importer, InspectedPlugin, LoadedPlugin, PluginConfig, State};
 use ostler_protocol::nearest::did_you_mean;
+use ostler_telemetry::printable::printable;
 
 use crate::api::shapes::{ChangedPlugin, Plugin, UnsetOption};
 use crate::bundled;
 use crate::compose::javascript;
 use crate::config::ConfigFiles;
 use crate::exit::Exit;
-use crate::log::printable;
 use crate::place::Place;
 use crate::settings::entries;
 

@@ -7,6 +7,7 @@ use ostler_engine::Log;
 use ostler_loader::Hidden;
 use ostler_processes::ChildKind;
 use ostler_protocol::uri;
+use ostler_telemetry::printable::one_line;
 
 use crate::answer::Answer;
 use crate::client::Connection;
@@ -15,7 +16,6 @@ use crate::compose::{Composed, compose};
 use crate::config::{RunFlags, StorageLocation};
 use crate::exit::Exit;
 use crate::foreground::{self, Ended};
-use crate::log::one_line;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::settings::Settings;

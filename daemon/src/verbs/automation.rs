@@ -9,6 +9,7 @@ use ostler_protocol::run_list::{Run, RunFilter, RunList};
 use ostler_protocol::wire::state::{
     AutomationEntry, AutomationRunSummary, AutomationTrigger, SessionSummary,
 };
+use ostler_telemetry::printable::one_line;
 use serde::Deserialize as _;
 
 use super::ask;
@@ -19,7 +20,6 @@ use crate::client::automations::{id_of, run_json, run_line, run_word, triggers};
 use crate::client::follow::outcome;
 use crate::client::screen::{Screen, first_line};
 use crate::exit::Exit;
-use crate::log::one_line;
 use crate::place::Place;
 use crate::query_flags::QueryFlags;
 use crate::remote::Remote;

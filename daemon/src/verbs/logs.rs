@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use clap::Args;
 use ostler_contract::{Value, json};
+use ostler_telemetry::printable::printable;
 
 use crate::answer::{Answer, json_line};
 use crate::api::page_shapes::LogLine;
 use crate::daemon_file;
 use crate::exit::Exit;
-use crate::log::printable;
 use crate::place::Place;
 use crate::remote::Remote;
 

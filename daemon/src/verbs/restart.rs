@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ostler_protocol::names;
+use ostler_telemetry::log::message;
 
 use super::start::{Tail, started};
 use crate::answer::Answer;
@@ -12,7 +13,6 @@ use crate::cli::Cli;
 use crate::config::RunFlags;
 use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
-use crate::log::message;
 use crate::place::Place;
 use crate::process::{self, Signal, poll};
 use crate::progress::Progress;

@@ -250,7 +250,9 @@ async fn show(at: &Place, name: &str, limit: usize) -> Result<Answer, Exit> {
                 _ => None,
             };
             let line = line.unwrap_or_default();
-            lines.extend(line.lines().map(|line| format!("  {}", crate::log::one_line(line))));
+            lines.extend(
+                line.lines().map(|line| format!("  {}", ostler_telemetry::printable::one_line(line))),
+            );
         }
     }
     lines.extend(details.requests.iter().flatten().flat_map(PendingRequest::lines));
@@ -375,7 +377,7 @@ async fn send(at: &Place, daemon: &Connection, flags: SendFlags) -> Result<Answe
     // Subscribed before, so that no action of the turn and no rejection is missed.
     daemon.client().subscribe(chat.clone()).await.map_err(crate::client::exit)?;
     let message = json!({ "text": text, "origin": { "kind": "user" } });
-    let started = crate::log::clock().iso();
+    let started = ostler_telemetry::clock().iso();
     let action =
         json!({ "type": "chat/turnStarted", "turnId": turn, "startedAt": started, "message": message });
     daemon.dispatch(&chat, object(action)).await?;
@@ -390,7 +392,7 @@ async fn send(at: &Place, daemon: &Connection, flags: SendFlags) -> Result<Answe
     let mut json = end.json();
     json["session"] = session.as_str().into();
     let lines = match (&end.error, end.status) {
-        (Some(why), _) => vec![format!("turn failed: {}", crate::log::one_line(why))],
+        (Some(why), _) => vec![format!("turn failed: {}", ostler_telemetry::printable::one_line(why))],
         (None, "complete") => Vec::new(),
         (None, status) => vec![format!("turn {status}")],
     };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ostler_contract::json;
+use ostler_telemetry::printable::one_line;
 
 use crate::answer::Answer;
 use crate::api::problem_shapes::Problem;
@@ -11,7 +12,6 @@ use crate::api::shapes::{AgentProcesses, DaemonStatus, Status};
 use crate::client::Connection;
 use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
-use crate::log::one_line;
 use crate::place::Place;
 use crate::problems;
 

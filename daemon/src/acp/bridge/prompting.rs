@@ -68,7 +68,7 @@ impl Bridge {
         let Some(Prompt { message, waits, .. }) = open.prompts.get(id) else { return };
         let action = match waits {
             Waits::ForTurn => json!({ "type": "chat/turnStarted", "turnId": id, "message": message,
-                "startedAt": crate::log::clock().iso() }),
+                "startedAt": ostler_telemetry::clock().iso() }),
             Waits::InQueue => {
                 json!({ "type": "chat/pendingMessageSet", "kind": "queued", "id": id, "message": message })
             }

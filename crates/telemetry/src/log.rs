@@ -1,4 +1,4 @@
-//! The daemon's log: the default subscriber of its traces. It writes one line per event, and per span that ends, to
+//! The log: the default subscriber of the traces. It writes one line per event, and per span that ends, to
 //! stderr: `<ISO time> <line>`, or a JSON object.
 //!
 //! Lines of the host's [`Log`] are events of the level `info`. Every text in an event or span passes [`Hidden`].
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use ostler_contract::{JsonObject, Value, json};
-use ostler_engine::{Clock, Log};
+use ostler_engine::Log;
 use ostler_loader::Hidden;
 use tracing::dispatcher::{Dispatch, set_global_default};
 use tracing::field::{Field, Visit};
@@ -19,10 +19,10 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::config::{LogFormat, LogSettings};
-use crate::exit::Exit;
+use crate::clock;
 use crate::metrics::{self, Metrics};
 use crate::otlp::Spans;
+use crate::printable::{one_line, tame};
 
 /// Overrides `log.level`.
 const VARIABLE: &str = "OSTLER_LOG";
@@ -33,31 +33,41 @@ const SIGNALS: &str = "ostler::signals";
 /// The beginning of these lines.
 const RESTART: &str = "restart: ";
 
+/// The format of log lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Format {
+    /// A time and a text.
+    #[default]
+    Text,
+    /// A JSON object.
+    Json,
+}
+
 /// The settings of the log.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LogOptions {
     filter: Targets,
-    format: LogFormat,
+    format: Format,
 }
 
 impl LogOptions {
-    /// Creates them from the configuration and the variable `OSTLER_LOG`, which has priority.
+    /// Creates them from the configuration and the variable `OSTLER_LOG`, which has priority. `level` is a level, or
+    /// `<module>=<level>`, several separated by commas; `info` by default.
     ///
     /// # Errors
-    /// An invalid level: exit 2.
-    pub fn new(settings: &LogSettings) -> Result<Self, Exit> {
+    /// An invalid level, with where it is set.
+    pub fn new(level: Option<&str>, format: Format) -> Result<Self, String> {
         let named = std::env::var(VARIABLE).ok().filter(|level| !level.trim().is_empty());
-        let (level, of) = match (&named, &settings.level) {
+        let (level, of) = match (&named, level) {
             (Some(level), _) => (level.as_str(), VARIABLE),
-            (None, Some(level)) => (level.as_str(), "log.level"),
-            (None, None) => ("info", "log.level"),
+            (None, level) => (level.unwrap_or("info"), "log.level"),
         };
         let filter = filter(level).ok_or_else(|| {
-            Exit::usage(format!(
+            format!(
                 "{of}: invalid level {level}; use error, warn, info, debug or trace, and <module>=<level>, separated by commas"
-            ))
+            )
         })?;
-        Ok(Self { filter, format: settings.format.unwrap_or_default() })
+        Ok(Self { filter, format })
     }
 }
 
@@ -125,7 +135,7 @@ pub fn message(line: &str) -> String {
 struct Lines<W> {
     write: W,
     hidden: Hidden,
-    format: LogFormat,
+    format: Format,
 }
 
 /// The fields of a span or event, and its start.
@@ -226,7 +236,7 @@ impl<W: Fn(&str)> Lines<W> {
         let (time, message) = (clock().iso(), self.hidden.hide(message));
         let fields = fields.into_iter().map(|(name, value)| (name, without_secrets(&self.hidden, value)));
         let mut line = match self.format {
-            LogFormat::Text => {
+            Format::Text => {
                 let mut line = format!("{time} ");
                 // The message of a host's line contains all facts, so its fields are not written.
                 let plain = *of.level() <= Level::INFO && [LINES, SIGNALS].contains(&of.target());
@@ -240,7 +250,7 @@ impl<W: Fn(&str)> Lines<W> {
                 }
                 line
             }
-            LogFormat::Json => {
+            Format::Json => {
                 let level = of.level().as_str().to_lowercase();
                 let mut object =
                     json!({ "time": time, "level": level, "target": of.target(), "message": message });
@@ -266,71 +276,6 @@ pub(crate) fn without_secrets(hidden: &Hidden, value: Value) -> Value {
     }
 }
 
-/// Escapes a line, so that text of clients and plugins in it cannot look like another line or move a terminal's cursor.
-fn tame(line: &str) -> String {
-    let mut tamed = String::with_capacity(line.len());
-    for (at, part) in line.split('\n').enumerate() {
-        match at {
-            0 => {}
-            _ if part.starts_with("    ") => tamed.push('\n'),
-            _ => tamed.push_str("\n    "),
-        }
-        escape_into(&mut tamed, part.trim_end_matches('\r'));
-    }
-    tamed
-}
-
-/// Returns the lines of a text as they are in a log: escaped, and indented after the first one.
-pub fn tamed_lines(text: &str) -> Vec<String> {
-    tame(text).split('\n').map(str::to_owned).collect()
-}
-
-/// Escapes a text of several lines.
-pub fn printable(text: &str) -> String {
-    let mut tamed = String::with_capacity(text.len());
-    for (at, line) in text.split('\n').enumerate() {
-        if at > 0 {
-            tamed.push('\n');
-        }
-        escape_into(&mut tamed, line.trim_end_matches('\r'));
-    }
-    tamed
-}
-
-/// Escapes a text so that it stays one line.
-pub fn one_line(line: &str) -> String {
-    let mut tamed = String::with_capacity(line.len());
-    for part in line.split(['\n', '\r']).map(str::trim_end).filter(|part| !part.is_empty()) {
-        if !tamed.is_empty() {
-            tamed.push(' ');
-        }
-        escape_into(&mut tamed, part);
-    }
-    tamed
-}
-
-fn escape_into(tamed: &mut String, text: &str) {
-    for character in text.chars() {
-        match character {
-            '\t' => tamed.push('\t'),
-            hidden if is_hidden(hidden) => tamed.extend(hidden.escape_default()),
-            plain => tamed.push(plain),
-        }
-    }
-}
-
-/// Whether a character is not displayed, but changes how others are: a control character, a separator of lines, or a change
-/// of the direction of text, which makes it look different from what it is.
-pub fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// The system's clock.
-pub fn clock() -> Clock {
-    Clock::new(jiff::Timestamp::now)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
@@ -339,25 +284,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn an_announced_line_is_one_and_moves_no_cursor() {
-        assert_eq!(one_line("a \r\n  b\n\n\tc"), "a   b \tc");
-        assert_eq!(one_line("b\u{1b}[32m\u{9b}2J\u{7f}Ü"), "b\\u{1b}[32m\\u{9b}2J\\u{7f}Ü");
-        assert_eq!(one_line("rm \u{202e}fr-\u{2028}שלום"), "rm \\u{202e}fr-\\u{2028}שלום");
-    }
-
-    #[test]
-    fn nothing_in_a_line_passes_for_another() {
-        assert_eq!(tame("plugin a: Ümläut\tkept"), "plugin a: Ümläut\tkept");
-        assert_eq!(tame("boom\n    at a.js:1:2\r\nb"), "boom\n    at a.js:1:2\n    b");
-        assert_eq!(
-            tame("client x\n2026-01-01T00:00:00.000Z forged\u{1b}[2J\u{9b}1m\rover"),
-            "client x\n    2026-01-01T00:00:00.000Z forged\\u{1b}[2J\\u{9b}1m\\rover"
-        );
-    }
-
     /// The lines that something logs at the level `trace`.
-    fn logged(format: LogFormat, secret: &str, log: impl FnOnce()) -> String {
+    fn logged(format: Format, secret: &str, log: impl FnOnce()) -> String {
         let (hidden, written) = (Hidden::default(), Arc::new(Mutex::new(String::new())));
         hidden.add(secret);
         let writes = written.clone();
@@ -376,11 +304,11 @@ mod tests {
             span.in_scope(|| tracing::warn!(target: "ostler_engine", count = 2, "a warning"));
             span.record("outcome", "failed");
         };
-        let text = logged(LogFormat::Text, "no secret", log);
+        let text = logged(Format::Text, "no secret", log);
         let lines: Vec<&str> = text.lines().map(|line| line.split_once(' ').unwrap().1).collect();
         assert_eq!(lines[..2], ["a line", "WARN a warning method=ping count=2"]);
         assert!(lines[2].starts_with("DEBUG command method=ping outcome=failed ms="), "{}", lines[2]);
-        let json = logged(LogFormat::Json, "no secret", log);
+        let json = logged(Format::Json, "no secret", log);
         let lines: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let mut line = lines[0].clone();
         assert!(line["time"].take().is_string());
@@ -446,7 +374,7 @@ mod tests {
             let text = format!("{before}{secret}{after}");
             let number = secret.parse::<u64>().unwrap_or_default();
             let error = std::io::Error::other(text.clone());
-            let format = if json { LogFormat::Json } else { LogFormat::Text };
+            let format = if json { Format::Json } else { Format::Text };
             let log = || {
                 let span = tracing::info_span!(
                     target: "ostler::run", "run", run = text.as_str(), shown = %text, dbg = ?secret, number, outcome = tracing::field::Empty

@@ -13,7 +13,8 @@ use tracing_subscriber::registry::LookupSpan;
 use uuid::Uuid;
 
 use super::{Shared, attribute, resource, scope};
-use crate::log::{Fields, clock, without_secrets};
+use crate::clock;
+use crate::log::{Fields, without_secrets};
 
 /// Spans in one request.
 const BATCH: usize = 512;

@@ -3,14 +3,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::{self, Debug};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ostler_contract::call::{ENDPOINT_CALL, PLUGIN_CALL};
 use ostler_contract::problems::ProblemKind;
 use ostler_engine::Host;
-use ostler_js::Engine;
 use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -82,6 +81,17 @@ const KINDS: &[Kind] = &[
     },
 ];
 
+/// What a JavaScript plugin uses.
+#[derive(Debug)]
+pub struct Used {
+    /// The plugin's label.
+    pub plugin: String,
+    /// Its CPU time so far.
+    pub time: Duration,
+    /// The memory of its values, in bytes.
+    pub memory: usize,
+}
+
 /// The measurements.
 #[derive(Clone)]
 pub struct Metrics(Arc<BTreeMap<&'static str, Durations>>, Arc<Mutex<HashSet<String>>>);
@@ -140,8 +150,8 @@ impl Metrics {
         Measure(self.clone())
     }
 
-    /// Returns the metrics as text.
-    pub fn text(&self, host: &Host, plugins: &[Weak<Engine>]) -> String {
+    /// Returns the metrics as text, with what each JavaScript plugin uses.
+    pub fn text(&self, host: &Host, plugins: impl Iterator<Item = Used>) -> String {
         let mut registry = Registry::default();
         for kind in KINDS {
             if let Some(durations) = self.0.get(kind.target) {
@@ -200,11 +210,10 @@ impl Metrics {
         gauge("ostler_queued_tasks", "Tasks that wait for a thread", runtime.global_queue_depth());
         let cpu = Family::<Labels, Counter<f64, AtomicU64>>::default();
         let memory = Family::<Labels, Gauge>::default();
-        for plugin in plugins.iter().filter_map(Weak::upgrade) {
-            let labels = vec![("plugin", plugin.label())];
-            let (time, bytes) = plugin.used();
-            cpu.get_or_create(&labels).inc_by(time.as_secs_f64());
-            memory.get_or_create(&labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        for used in plugins {
+            let labels = vec![("plugin", used.plugin)];
+            cpu.get_or_create(&labels).inc_by(used.time.as_secs_f64());
+            memory.get_or_create(&labels).set(i64::try_from(used.memory).unwrap_or(i64::MAX));
         }
         let problems = Family::<Labels, Gauge>::default();
         for kind in ProblemKind::ALL {

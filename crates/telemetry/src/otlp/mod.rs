@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Uri};
-use ostler_contract::http::{Body, Request};
+use ostler_contract::Pending;
+use ostler_contract::http::{Body, Request, Response};
 use ostler_contract::{Value, json};
 use ostler_engine::Log;
-use ostler_js::HttpClient;
 use ostler_loader::Hidden;
 use ostler_loader::options::without_password;
 use ostler_protocol::names;
@@ -23,9 +23,7 @@ use tokio::task::JoinHandle;
 
 pub use spans::Spans;
 
-use crate::config::OtlpSettings;
-use crate::exit::Exit;
-use crate::log::clock;
+use crate::clock;
 
 /// How often metrics, and the spans that have ended, are exported.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -33,6 +31,9 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// The limit of the last export before the daemon exits.
 const LAST_LIMIT: Duration = Duration::from_secs(2);
+
+/// Sends a request and returns the response.
+pub type HttpClient = Arc<dyn Fn(Request) -> Pending<Response> + Send + Sync>;
 
 /// A collector.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,27 +44,31 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Creates it from the configuration.
+    /// Creates it from the configuration: the URL to which `/v1/traces` and `/v1/metrics` are appended, and the headers of
+    /// each request, whose values are credentials.
     ///
     /// # Errors
-    /// An endpoint that is not an HTTP URL, or an invalid header: exit 2.
-    pub fn new(settings: &OtlpSettings) -> Result<Self, Exit> {
-        let endpoint = settings.endpoint.trim_end_matches('/');
+    /// An endpoint that is not an HTTP URL, or an invalid header.
+    pub fn new<'a>(
+        url: &str,
+        given: impl IntoIterator<Item = (&'a String, &'a String)>,
+    ) -> Result<Self, String> {
+        let endpoint = url.trim_end_matches('/');
         let signal = |signal: &str| {
             let uri = format!("{endpoint}/v1/{signal}").parse::<Uri>().ok();
             let http = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
             uri.filter(http).ok_or_else(|| {
-                Exit::usage(format!(
+                format!(
                     "otlp.endpoint must be an http or https URL, such as http://localhost:4318, not {:?}",
-                    without_password(&settings.endpoint)
-                ))
+                    without_password(url)
+                )
             })
         };
         let mut headers = HeaderMap::new();
-        for (name, value) in settings.headers.iter().flatten() {
+        for (name, value) in given {
             let parsed = name.parse::<HeaderName>().ok().zip(HeaderValue::from_str(value).ok());
             let Some((parsed, mut value)) = parsed else {
-                return Err(Exit::usage(format!("otlp.headers: {name:?} is not a valid HTTP header")));
+                return Err(format!("otlp.headers: {name:?} is not a valid HTTP header"));
             };
             value.set_sensitive(true);
             headers.insert(parsed, value);
