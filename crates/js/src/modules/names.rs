@@ -6,6 +6,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use percent_encoding::percent_decode_str;
 
 /// As the web decodes base64: padding may be missing.
 const FORGIVING: GeneralPurpose = GeneralPurpose::new(
@@ -33,7 +34,8 @@ pub(super) fn is_data(name: &str) -> bool {
 /// Returns the media type of a `data:` URL, without its parameters, and the bytes.
 pub(super) fn data(url: &str) -> Option<(String, Vec<u8>)> {
     let (head, body) = url.get(5..)?.split_once(',')?;
-    let body = decoded(body.split('#').next().unwrap_or_default());
+    // What is no code stays as it is.
+    let body: Vec<u8> = percent_decode_str(body.split('#').next().unwrap_or_default()).collect();
     let kind = head.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let is_base64 = head.rsplit_once(';').is_some_and(|(_, last)| last.trim().eq_ignore_ascii_case("base64"));
     if !is_base64 {
@@ -41,23 +43,6 @@ pub(super) fn data(url: &str) -> Option<(String, Vec<u8>)> {
     }
     let text: Vec<u8> = body.into_iter().filter(|byte| !byte.is_ascii_whitespace()).collect();
     Some((kind, FORGIVING.decode(text).ok()?))
-}
-
-/// Decodes percent encoding; what is no code stays.
-fn decoded(text: &str) -> Vec<u8> {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        let code = (*byte == b'%').then(|| bytes.get(at + 1..at + 3)).flatten();
-        let value = code
-            .filter(|code| code.iter().all(u8::is_ascii_hexdigit))
-            .and_then(|code| std::str::from_utf8(code).ok())
-            .and_then(|code| u8::from_str_radix(code, 16).ok());
-        out.push(value.unwrap_or(*byte));
-        at += if value.is_some() { 3 } else { 1 };
-    }
-    out
 }
 
 #[cfg(test)]
