@@ -11,6 +11,7 @@ mod always;
 mod approvals;
 mod bots;
 mod client_plugins;
+mod client_tools;
 mod command_turns;
 mod defaults;
 mod deviations;

@@ -82,6 +82,7 @@ impl Conversation {
                 if !is_shown {
                     self.log_once(TOO_MANY_CALLS);
                 }
+                self.end_reported_calls();
             }
             Update::Plan(entries) => turn.plan(entries).await,
             Update::Notice(notice) => turn.notice(notice).await,
