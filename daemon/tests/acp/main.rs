@@ -10,6 +10,7 @@ mod agent;
 mod always;
 mod approvals;
 mod bots;
+mod choices;
 mod client_plugins;
 mod client_tools;
 mod command_turns;

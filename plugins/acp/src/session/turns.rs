@@ -16,7 +16,7 @@ use crate::account;
 use crate::agent_connection::Failure;
 use crate::errors::{AgentError, words};
 use crate::prompt::{self, Message};
-use crate::settings::{MODEL, OWN_MODEL};
+use crate::settings::{self, MODEL, OWN_MODEL};
 use crate::updates::Turn;
 
 /// The time without messages after the answer to a prompt until its turn ends, because some agents send parts after it.
@@ -131,7 +131,7 @@ impl Conversation {
     }
 
     async fn choose_model(&mut self, model: ModelSelection) {
-        let known = self.live.iter().flat_map(|live| &live.settings).find(|setting| setting.is(MODEL));
+        let known = self.live.as_ref().and_then(|live| settings::find(&live.settings, MODEL));
         // An agent without models uses its default.
         let Some((setting, turn)) = known.zip(self.turn.as_ref()) else { return };
         // Chosen before the agent had reported its models.
