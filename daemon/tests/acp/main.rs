@@ -24,6 +24,7 @@ mod frames;
 mod listing;
 mod machines;
 mod model;
+mod presets;
 mod processes;
 mod real;
 mod record;
