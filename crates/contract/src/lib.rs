@@ -48,6 +48,7 @@ pub mod http;
 pub mod id;
 pub mod limit;
 pub mod live;
+pub mod media_type;
 pub mod owner;
 pub mod plugin;
 pub mod points;

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use ostler_contract::media_type::{Content, media_type};
 use ostler_contract::{Value, json};
 use ostler_protocol::uri::inline_text;
 use ostler_protocol::wire::state::{ChatState, Message, ResponsePart};
@@ -20,21 +21,31 @@ pub fn message(blocks: &Value) -> Value {
         let of = |name: &str| block[name].as_str().unwrap_or_default();
         match of("type") {
             "text" => text.push(of("text").to_owned()),
-            "image" | "audio" => attachments.push(json!({ "type": "embeddedResource", "label": of("type"),
-                "data": of("data"), "contentType": of("mimeType") })),
-            "resource_link" => attachments
-                .push(json!({ "type": "resource", "label": label(of("name"), of("uri")), "uri": of("uri") })),
+            "image" | "audio" => {
+                let kind = media_type(block["mimeType"].as_str(), "", Content::Base64(of("data")));
+                attachments
+                    .push(json!({ "type": "embeddedResource", "label": of("type"), "data": of("data"),
+                    "contentType": kind.unwrap_or_default() }));
+            }
+            "resource_link" => {
+                let mut link =
+                    json!({ "type": "resource", "label": label(of("name"), of("uri")), "uri": of("uri") });
+                if let Some(kind) = media_type(block["mimeType"].as_str(), of("uri"), Content::Unknown) {
+                    link["contentType"] = kind.into();
+                }
+                attachments.push(link);
+            }
             "resource" => {
                 let resource = &block["resource"];
                 let uri = resource["uri"].as_str().unwrap_or_default();
-                let mime = resource["mimeType"].as_str().unwrap_or("text/plain");
-                let data = match (resource["text"].as_str(), resource["blob"].as_str()) {
-                    (Some(text), _) => BASE64_STANDARD.encode(text),
-                    (None, Some(blob)) => blob.to_owned(),
+                let (data, content) = match (resource["text"].as_str(), resource["blob"].as_str()) {
+                    (Some(text), _) => (BASE64_STANDARD.encode(text), Content::Text),
+                    (None, Some(blob)) => (blob.to_owned(), Content::Base64(blob)),
                     (None, None) => continue,
                 };
+                let kind = media_type(resource["mimeType"].as_str(), uri, content);
                 attachments.push(json!({ "type": "embeddedResource", "label": label("", uri), "data": data,
-                    "contentType": mime }));
+                    "contentType": kind.unwrap_or_default() }));
             }
             _ => {}
         }
@@ -304,7 +315,7 @@ mod tests {
         assert_eq!(
             message(&blocks),
             json!({ "text": "look at\nthis", "origin": { "kind": "user" }, "attachments": [
-                { "type": "resource", "label": "b.rs", "uri": "file:///a/b.rs" },
+                { "type": "resource", "label": "b.rs", "uri": "file:///a/b.rs", "contentType": "text/x-rust" },
                 { "type": "embeddedResource", "label": "c.rs", "data": "Zm4=", "contentType": "text/rust" },
                 { "type": "embeddedResource", "label": "image", "data": "aGk=", "contentType": "image/png" },
             ] })

@@ -19,6 +19,52 @@ fn installed(agent: &str, file: &str) -> PathBuf {
     path
 }
 
+/// A file of a preset's package, or of the named part of it, which is installed in the version that users get.
+fn of_preset(id: &str, part: Option<&str>, file: &str) -> PathBuf {
+    let (package, version) = package_of(id);
+    let package = part.map_or(package, str::to_owned);
+    let manifest = installed(id, &format!("{package}/package.json"));
+    let manifest: Value = serde_json::from_str(&std::fs::read_to_string(manifest).unwrap()).unwrap();
+    assert_eq!(manifest["version"], version, "{package}: the version of the preset {id}");
+    installed(id, &format!("{package}/{file}"))
+}
+
+/// The package of a preset, and its version.
+fn package_of(id: &str) -> (String, String) {
+    let file = format!("{}/../plugins/acp/presets/{id}/agent.json", env!("CARGO_MANIFEST_DIR"));
+    let preset: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let package = preset["distribution"]["npx"]["package"].as_str().unwrap();
+    let (name, version) = package.rsplit_once('@').unwrap();
+    (name.to_owned(), version.to_owned())
+}
+
+/// The presets whose agents are driven here.
+const DRIVEN: [&str; 3] = ["codex-acp", "opencode", "gemini"];
+
+/// The presets are the one list of packages and versions: what is tested is what users get.
+#[test]
+fn the_agents_of_these_tests_are_those_of_the_presets() {
+    let script = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../.ci/run")).unwrap();
+    let installs = script.lines().filter_map(|line| line.trim().strip_prefix("agent ")?.split_once(' '));
+    let mut presets = Vec::new();
+    for (folder, packages) in installs.filter(|(folder, _)| !matches!(*folder, "example" | "devcontainer")) {
+        let of_preset = packages.starts_with(&format!("\"$(package {folder}"));
+        assert!(
+            of_preset,
+            "agent {folder} {packages}: name its package by the preset, as $(package {folder})"
+        );
+        presets.push(folder.to_owned());
+    }
+    assert_eq!(presets, DRIVEN);
+    for id in DRIVEN {
+        let (package, version) = package_of(id);
+        assert!(
+            !script.contains(&format!("{package}@")),
+            "{package} has its version {version} in its preset only"
+        );
+    }
+}
+
 /// The example agent says the same each time: it has no model, so it has no thoughts, and it ignores the MCP servers it is told.
 fn example() -> (Stage, NamedTempFile) {
     let script = installed("example", "@agentclientprotocol/sdk/dist/examples/agent.js");
@@ -185,6 +231,8 @@ struct Driven {
     /// The directive that makes its model run a shell command.
     shell: &'static str,
     thinks: bool,
+    /// Whether it asks for an approval of a shell command.
+    asks: bool,
     model: Model,
     _home: tempfile::TempDir,
 }
@@ -204,33 +252,29 @@ fn with(mut env: Value, more: Value) -> Value {
 }
 
 fn codex() -> Driven {
-    let command = installed("codex", "@zed-industries/codex-acp-linux-x64/bin/codex-acp");
+    let script = of_preset("codex-acp", None, "dist/index.js");
     let (home, env) = home();
-    std::fs::create_dir_all(home.path().join(".codex")).unwrap();
     let model = Model::start();
     let port = model.port;
-    let provider = format!(
-        "model_providers.fake={{name=\"fake\",base_url=\"http://127.0.0.1:{port}/v1\",wire_api=\"responses\",env_key=\"FAKE_KEY\"}}"
+    let config = format!(
+        "model = \"fake-model\"\nmodel_provider = \"fake\"\n[model_providers.fake]\nname = \"fake\"\n\
+         base_url = \"http://127.0.0.1:{port}/v1\"\nwire_api = \"responses\"\nenv_key = \"FAKE_KEY\"\n"
     );
-    let settings = [
-        "model_provider=fake",
-        "model=fake-model",
-        &provider,
-        "approval_policy=untrusted",
-        "sandbox_mode=danger-full-access",
-    ];
-    let args: Vec<&str> = settings.iter().flat_map(|setting| ["-c", setting]).collect();
+    std::fs::create_dir_all(home.path().join(".codex")).unwrap();
+    std::fs::write(home.path().join(".codex/config.toml"), config).unwrap();
+    // In the other modes its own reviewer, which needs a model that judges, decides about tools.
     let env = with(
         env,
-        json!({ "CODEX_HOME": home.path().join(".codex"), "FAKE_KEY": "x", "OPENAI_API_KEY": "x" }),
+        json!({ "CODEX_HOME": home.path().join(".codex"), "FAKE_KEY": "x", "NO_BROWSER": "1", "MODEL_PROVIDER": "fake",
+            "INITIAL_AGENT_MODE": "agent-full-access" }),
     );
-    let entry = json!({ "command": command, "args": args, "env": env });
+    let entry = json!({ "command": "node", "args": [script], "env": env });
     let shell = r#"!tool exec_command {"cmd":"echo hi-from-tool > f.txt; cat f.txt"}"#;
-    Driven { entry, shell, thinks: true, model, _home: home }
+    Driven { entry, shell, thinks: true, asks: false, model, _home: home }
 }
 
 fn opencode() -> Driven {
-    let command = installed("opencode", "opencode-linux-x64/bin/opencode");
+    let command = of_preset("opencode", Some("opencode-linux-x64"), "bin/opencode");
     let (home, env) = home();
     let model = Model::start();
     let port = model.port;
@@ -248,11 +292,11 @@ fn opencode() -> Driven {
     );
     let entry = json!({ "command": command, "args": ["acp"], "env": env });
     let shell = r#"!tool bash {"command":"echo hi-from-tool > f.txt; cat f.txt","description":"Writes"}"#;
-    Driven { entry, shell, thinks: true, model, _home: home }
+    Driven { entry, shell, thinks: true, asks: true, model, _home: home }
 }
 
 fn gemini() -> Driven {
-    let script = installed("gemini", "@google/gemini-cli/bundle/gemini.js");
+    let script = of_preset("gemini", None, "bundle/gemini.js");
     let (home, env) = home();
     let model = Model::start();
     let port = model.port;
@@ -267,7 +311,7 @@ fn gemini() -> Driven {
     );
     let entry = json!({ "command": "node", "args": [script, "--acp"], "env": env });
     let shell = r#"!tool run_shell_command {"command":"echo hi-from-tool > f.txt; cat f.txt"}"#;
-    Driven { entry, shell, thinks: true, model, _home: home }
+    Driven { entry, shell, thinks: true, asks: true, model, _home: home }
 }
 
 /// Runs a turn and answers every approval the same way; answers the actions and how many approvals were asked.
@@ -283,8 +327,15 @@ async fn run(talk: &mut Talk, text: &str, approved: bool) -> (Vec<Value>, usize)
         if action["type"] != "session/inputNeededSet" {
             return (seen, asked);
         }
-        asked += 1;
         let call = action["request"]["toolCall"]["toolCallId"].clone();
+        if action["request"]["kind"] == "toolClientExecution" {
+            let result = json!({ "success": true, "pastTenseMessage": "Weighed",
+                "content": [{ "type": "text", "text": "seven stone" }] });
+            talk.act(json!({ "type": "chat/toolCallComplete", "turnId": turn, "toolCallId": call, "result": result }))
+                .await;
+            continue;
+        }
+        asked += 1;
         let mut answer = json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": call, "approved": approved });
         match approved {
             true => answer["confirmed"] = "user-action".into(),
@@ -296,7 +347,7 @@ async fn run(talk: &mut Talk, text: &str, approved: bool) -> (Vec<Value>, usize)
 
 /// Everything an agent is expected to do.
 async fn drive(driven: Driven) {
-    let Driven { entry, shell, thinks, model, _home } = driven;
+    let Driven { entry, shell, thinks, asks, model, _home } = driven;
     let log = NamedTempFile::new().unwrap();
     let entry = record::entry(entry, log.path());
     crate::bots::a_webhook_is_answered(&entry, "hello from outside").await;
@@ -311,13 +362,24 @@ async fn drive(driven: Driven) {
         assert!(thought, "a thought: {seen:#?}");
     }
     let (seen, asked) = run(&mut talk, shell, true).await;
-    assert!(asked > 0 && text_of(&seen).contains("hi-from-tool"), "{asked}: {seen:#?}");
+    assert!((asked > 0) == asks && text_of(&seen).contains("hi-from-tool"), "{asked}: {seen:#?}");
     assert!(stage.work().join("f.txt").is_file());
     std::fs::remove_file(stage.work().join("f.txt")).unwrap();
-    let (seen, asked) = run(&mut talk, shell, false).await;
-    assert!(asked > 0 && !stage.work().join("f.txt").exists(), "{asked}: {seen:#?}");
+    if asks {
+        let (seen, asked) = run(&mut talk, shell, false).await;
+        assert!(asked > 0 && !stage.work().join("f.txt").exists(), "{asked}: {seen:#?}");
+    }
     let (seen, _) = run(&mut talk, r#"!tool shout {"text":"hay"}"#, true).await;
     assert!(text_of(&seen).contains("HAY"), "{seen:#?}");
+    // A client joins with a tool; its call is shown once.
+    let tool = json!({ "name": "weigh", "description": "Weighs.", "inputSchema": { "type": "object",
+        "properties": { "of": { "type": "string" } } } });
+    let client = json!({ "clientId": "fake--one", "tools": [tool] });
+    talk.act_on("fake:/one", json!({ "type": "session/activeClientSet", "activeClient": client })).await;
+    let (seen, _) = run(&mut talk, r#"!tool weigh {"of":"hay"}"#, true).await;
+    let begun = all(&seen, "chat/toolCallStart");
+    assert!(begun.len() == 1 && begun[0]["contributor"]["kind"] == "client", "{seen:#?}");
+    assert!(text_of(&seen).contains("seven stone"), "{seen:#?}");
     let turn = talk.begin("!words 300").await;
     talk.until(&["chat/delta"]).await;
     talk.act(json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 0 })).await;
@@ -347,9 +409,8 @@ async fn drive(driven: Driven) {
     assert_eq!(stage.daemon.stop(), Some(0));
     // Everything that was sent to the agent fits the protocol's schema.
     let methods = record::checked(log.path());
-    for method in
-        ["initialize", "session/new", "session/prompt", "session/cancel", "session/request_permission"]
-    {
+    let asked = asks.then_some("session/request_permission");
+    for method in ["initialize", "session/new", "session/prompt", "session/cancel"].into_iter().chain(asked) {
         assert!(methods.contains(method), "{method}: {methods:?}");
     }
 }

@@ -5,7 +5,7 @@ use ostler_contract::{JsonObject, Value, json};
 use crate::agent::AgentFacts;
 
 /// The name of the server with the session's tools.
-const OWN: &str = "ostler";
+pub const OWN: &str = "ostler";
 
 /// The session's tools endpoint.
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ostler_contract::media_type::{Content, media_type};
 use ostler_contract::points::{ResourceContent, Start};
 use ostler_contract::wire::commands::ContentEncoding;
 use ostler_contract::wire::state::MessageAttachment;
@@ -71,19 +72,26 @@ async fn block(
         }
         MessageAttachment::EmbeddedResource(embedded) => {
             let name = embedded.label.clone();
-            contents(format!("attachment:/{name}"), name, embedded.content_type, embedded.data, true, facts)
+            let mime = media_type(Some(&embedded.content_type), &name, Content::Base64(&embedded.data));
+            let mime = mime.unwrap_or(embedded.content_type);
+            contents(format!("attachment:/{name}"), name, mime, embedded.data, true, facts)
         }
         MessageAttachment::Resource(resource) => {
+            let name = match by_uri(&resource.uri) {
+                Some(name) => name,
+                None => &resource.label,
+            };
+            let declared = media_type(resource.content_type.as_deref(), name, Content::Unknown);
             let link = || {
                 let mut link =
                     json!({ "type": "resource_link", "uri": resource.uri, "name": resource.label });
-                if let Some(mime) = &resource.content_type {
+                if let Some(mime) = &declared {
                     link["mimeType"] = mime.as_str().into();
                 }
                 link
             };
             // A file of the host is read by the agent itself; an image can only be sent.
-            let image = resource.content_type.as_deref().is_some_and(|mime| mime.starts_with("image/"));
+            let image = declared.as_deref().is_some_and(|mime| mime.starts_with("image/") && !is_text(mime));
             let is_file = resource.uri.starts_with("file:");
             // Resources that only the host or a client can read are sent as text to an agent without support for
             // resources.
@@ -92,11 +100,10 @@ async fn block(
             let Some(read) = read.as_ref().filter(|_| wanted) else { return link() };
             match tokio::time::timeout(READ_LIMIT, read.call((resource.uri.clone(),))).await {
                 Ok(Ok(content)) => {
-                    let mime = content
-                        .content_type
-                        .or(resource.content_type.clone())
-                        .unwrap_or_else(|| "text/plain".to_owned());
                     let encoded = content.encoding == ContentEncoding::Base64;
+                    let data = if encoded { Content::Base64(&content.data) } else { Content::Text };
+                    let told = content.content_type.as_deref().or(resource.content_type.as_deref());
+                    let mime = media_type(told, name, data).unwrap_or_else(|| "text/plain".to_owned());
                     contents(resource.uri.clone(), resource.label.clone(), mime, content.data, encoded, facts)
                 }
                 // The name can still be useful to the agent or its user.
@@ -121,6 +128,12 @@ async fn block(
     }
 }
 
+/// Returns the URI as the name of a resource, if its path ends in a file with an extension.
+fn by_uri(uri: &str) -> Option<&str> {
+    let path = uri.split(['?', '#']).next().unwrap_or_default();
+    path.rsplit('/').next().filter(|file| file.contains('.')).map(|_| uri)
+}
+
 /// Returns a resource with its content, as far as the agent supports it.
 fn contents(
     uri: String,
@@ -130,7 +143,7 @@ fn contents(
     encoded: bool,
     facts: &AgentFacts,
 ) -> Value {
-    let media = encoded && !mime.starts_with("text/");
+    let media = encoded && !is_text(&mime);
     let kind = mime.split('/').next().unwrap_or_default();
     match (media, kind) {
         (true, "image") if facts.image => {
@@ -154,6 +167,11 @@ fn contents(
             }
         }
     }
+}
+
+/// Whether content of a type is text, which a drawing in SVG is as well.
+fn is_text(mime: &str) -> bool {
+    mime.starts_with("text/") || mime.ends_with("+xml")
 }
 
 fn decoded(base64: &str) -> String {
@@ -182,10 +200,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_an_agent_cannot_read_is_sent_to_it() {
-        let read: Read = Some(HostFunction::now(|(uri,): (String,)| match uri.ends_with(".png") {
-            true => Ok(ResourceContent::base64(&[0x89, b'P'])),
-            false => Ok(ResourceContent::text(format!("content of {uri}"))),
-        }));
+        let read: Read =
+            Some(HostFunction::now(|(uri,): (String,)| match uri.to_lowercase().contains(".png") {
+                true => Ok(ResourceContent::base64(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")),
+                false => Ok(ResourceContent::text(format!("content of {uri}"))),
+            }));
         let block = async |uri: &str, mime: Option<&str>, facts: &AgentFacts| -> Value {
             let mut attachment = json!({ "type": "resource", "uri": uri, "label": "a" });
             if let Some(mime) = mime {
@@ -199,6 +218,36 @@ mod tests {
         assert_eq!(told["text"], format!("a ({remote}):\ncontent of {remote}"), "{told}");
         let told = block(remote, None, &rich).await;
         assert_eq!(told["resource"]["text"], format!("content of {remote}"), "{told}");
+        // Without a type, the extension and the content say what an attachment is.
+        let shown = AgentFacts { image: true, ..AgentFacts::default() };
+        let remote = "vscode-remote://ssh-remote+box/a.png";
+        for (uri, mime) in
+            [(remote, None), (remote, Some("")), ("file:///a.png", None), ("file:///a.PNG?x", None)]
+        {
+            let told = block(uri, mime, &shown).await;
+            assert_eq!(
+                (&told["type"], &told["mimeType"]),
+                (&json!("image"), &json!("image/png")),
+                "{uri}: {told}"
+            );
+        }
+        for uri in ["file:///a.svg", "file:///a", "file:///a.ts"] {
+            assert_eq!(block(uri, None, &shown).await["type"], "resource_link", "{uri}");
+        }
+        let png = "iVBORw0KGgoAAAANSUhEUg==";
+        for (label, mime, data, kind, expected) in [
+            ("a", "", png, "image", "image/png"),
+            ("a.txt", "application/octet-stream", png, "image", "image/png"),
+            ("a", "", "aGF5", "resource", "text/plain"),
+            ("a.svg", "", "PHN2Zz4=", "resource", "image/svg+xml"),
+        ] {
+            let embedded =
+                json!({ "type": "embeddedResource", "label": label, "contentType": mime, "data": data });
+            let facts = AgentFacts { image: true, embedded: true, ..AgentFacts::default() };
+            let told = super::block(serde_json::from_value(embedded).unwrap(), &facts, &None, &|_| {}).await;
+            let of = if kind == "image" { &told["mimeType"] } else { &told["resource"]["mimeType"] };
+            assert_eq!((&told["type"], of), (&json!(kind), &json!(expected)), "{told}");
+        }
         for (uri, mime) in [
             ("file:///a.txt", None),
             ("https://example.org/a", None),

@@ -256,6 +256,9 @@ pub struct Choice {
     pub name: String,
     /// One line.
     pub description: Option<String>,
+    /// Whether the agent had it as its value, and does not list it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unlisted: bool,
 }
 
 /// The usage of the context, and the cost of the session so far.
@@ -488,7 +491,7 @@ impl Choice {
             .filter_map(|entry| {
                 let id: String = member(entry, key)?;
                 let name = member(entry, "name").unwrap_or_else(|| id.clone());
-                Some(Self { id, name, description: member(entry, "description") })
+                Some(Self { id, name, description: member(entry, "description"), is_unlisted: false })
             })
             .collect()
     }

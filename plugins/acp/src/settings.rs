@@ -1,5 +1,6 @@
 //! The agent's modes, models and configuration options as settings of the host's sessions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub const MODE: &str = "mode";
 
 /// The setting with a session that the agent stores, for a session of the host that continues it.
 pub const CONTINUES: &str = "agentSession";
+/// The largest plausible context of a model, in tokens.
+const LARGEST_CONTEXT: u64 = 1_000_000_000;
 /// The limit for reading what an administrator wrote.
 const STORE_LIMIT: Duration = Duration::from_secs(1);
 
@@ -51,7 +54,7 @@ pub enum Via {
 pub fn read(answer: &Value) -> Vec<Setting> {
     let options = ConfigOption::read_all(answer).unwrap_or_default();
     let mut settings: Vec<Setting> =
-        options.into_iter().map(|option| Setting { option, via: Via::Option }).collect();
+        options.into_iter().map(|option| Setting::new(option, Via::Option)).collect();
     let older = [
         ("modes", &limits::MODES, "id", "currentModeId", MODE, "Mode", Via::Mode),
         ("models", &limits::MODELS, "modelId", "currentModelId", MODEL, "Model", Via::Model),
@@ -69,12 +72,67 @@ pub fn read(answer: &Value) -> Vec<Setting> {
             category: Some(id.to_owned()),
             value: ConfigValue::Select { current, choices: Choice::read_all(state, list, key) },
         };
-        settings.push(Setting { option, via });
+        settings.push(Setting::new(option, via));
     }
     settings
 }
 
+/// Returns the agent's mode or model among its settings. Of several of the category, such as a model and its provider, it is the
+/// one with that id, and otherwise the first.
+pub fn find<'a>(settings: &'a [Setting], category: &str) -> Option<&'a Setting> {
+    let by_id = settings.iter().find(|setting| setting.option.id == category);
+    by_id.or_else(|| settings.iter().find(|setting| setting.is(category)))
+}
+
+/// The maximum number of values of a setting that the agent does not list.
+const UNLISTED: usize = 16;
+
 impl Setting {
+    /// Creates it as an agent reports it. Its value is one of the choices, even if the agent does not list it.
+    pub fn new(option: ConfigOption, via: Via) -> Self {
+        let mut setting = Self { option, via };
+        setting.list_value();
+        setting
+    }
+
+    /// Adds the current value to the choices, if the agent lists some and this is not one of them.
+    fn list_value(&mut self) {
+        let ConfigValue::Select { current, .. } = &self.option.value else { return };
+        let id = current.clone();
+        self.list(Choice { name: id.clone(), id, description: None, is_unlisted: true });
+    }
+
+    fn list(&mut self, choice: Choice) {
+        let ConfigValue::Select { choices, .. } = &mut self.option.value else { return };
+        let is_known = choices.iter().any(|known| known.id == choice.id);
+        let unlisted = choices.iter().filter(|choice| choice.is_unlisted).count();
+        if !choices.is_empty() && !choice.id.is_empty() && !is_known && unlisted < UNLISTED {
+            choices.push(choice);
+        }
+    }
+
+    /// Returns the values that the agent had without listing them.
+    fn unlisted(&self) -> impl Iterator<Item = &Choice> {
+        let choices = match &self.option.value {
+            ConfigValue::Select { choices, .. } => choices.as_slice(),
+            ConfigValue::Boolean(_) => &[],
+        };
+        choices.iter().filter(|choice| choice.is_unlisted)
+    }
+
+    /// Adds the unlisted values of another report of it, which stay choices.
+    pub fn list_unlisted(&mut self, other: &Self) {
+        for choice in other.unlisted() {
+            self.list(choice.clone());
+        }
+    }
+
+    /// Returns whether it is the same setting in place of one from the older members.
+    pub fn replaces(&self, older: &Self) -> bool {
+        let is_same = |of: &&str| self.is(of) && older.is(of);
+        self.option.id == older.option.id || [MODE, MODEL].iter().any(is_same)
+    }
+
     /// Returns whether it is the agent's mode or model.
     pub fn is(&self, category: &str) -> bool {
         self.option.category.as_deref() == Some(category) || self.option.id == category
@@ -131,6 +189,7 @@ impl Setting {
             (ConfigValue::Boolean(on), Value::Bool(value)) => *on = *value,
             _ => {}
         }
+        self.list_value();
     }
 
     /// Returns the method and parameters that change it.
@@ -211,6 +270,9 @@ struct StoredCatalogue {
     /// none: its settings had the values of the latest session.
     own_defaults: JsonObject,
     commands: Vec<Command>,
+    /// The sizes of the context by model, in tokens, which agents report of the current model only.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    context_sizes: BTreeMap<String, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     about: Option<About>,
 }
@@ -295,9 +357,27 @@ impl Catalogue {
         let is_new = |known: &StoredCatalogue, setting: &Setting| {
             known.settings.iter().all(|known| known.option.id != setting.option.id)
         };
-        let has_room = self.shared.known.lock().settings.len() < limits::OPTIONS.most();
-        if has_room && settings.iter().any(|setting| is_new(&self.shared.known.lock(), setting)) {
+        let replaced = |known: &Setting| {
+            known.via != Via::Option
+                && settings.iter().any(|setting| setting.via == Via::Option && setting.replaces(known))
+        };
+        let lacks_values = |known: &Setting| {
+            let same = settings.iter().find(|setting| setting.option.id == known.option.id);
+            same.is_some_and(|setting| setting.unlisted().any(|choice| !known.offers(&choice.id)))
+        };
+        let (has_room, is_older) = {
+            let known = self.shared.known.lock();
+            let has_room = known.settings.len() < limits::OPTIONS.most();
+            (has_room, known.settings.iter().any(|known| replaced(known) || lacks_values(known)))
+        };
+        if is_older || has_room && settings.iter().any(|setting| is_new(&self.shared.known.lock(), setting)) {
             self.change(|known| {
+                known.settings.retain(|known| !replaced(known));
+                for known in &mut known.settings {
+                    if let Some(same) = settings.iter().find(|setting| setting.option.id == known.option.id) {
+                        known.list_unlisted(same);
+                    }
+                }
                 let new: Vec<Setting> = settings
                     .iter()
                     .filter(|setting| is_new(known, setting))
@@ -312,6 +392,25 @@ impl Catalogue {
     /// Stores the slash commands.
     pub fn learn_commands(&self, commands: &[Command]) {
         self.change(|known| known.commands = commands.to_vec());
+    }
+
+    /// Stores the size of a model's context, in tokens. `None` is the model of an agent without models.
+    pub fn learn_context(&self, model: Option<&str>, size: u64) {
+        let model = model.unwrap_or(OWN_MODEL);
+        let is_plausible = (1..=LARGEST_CONTEXT).contains(&size);
+        let (is_known, has_room) = {
+            let known = self.shared.known.lock();
+            let sizes = &known.context_sizes;
+            (
+                sizes.get(model) == Some(&size),
+                sizes.contains_key(model) || sizes.len() < limits::MODELS.most(),
+            )
+        };
+        if is_plausible && has_room && !is_known {
+            self.change(|known| {
+                known.context_sizes.insert(model.to_owned(), size);
+            });
+        }
     }
 
     fn change(&self, change: impl FnOnce(&mut StoredCatalogue)) {
@@ -372,11 +471,11 @@ impl Catalogue {
         let model = |id: &str, name: &str| OfferedModel {
             id: id.to_owned(),
             name: name.to_owned(),
+            max_context_window: known.context_sizes.get(id).and_then(|size| i64::try_from(*size).ok()),
             supports_vision,
             ..OfferedModel::default()
         };
-        let reported =
-            known.settings.iter().find(|setting| setting.is(MODEL)).map(|setting| &setting.option.value);
+        let reported = find(&known.settings, MODEL).map(|setting| &setting.option.value);
         let models = match reported {
             Some(ConfigValue::Select { choices, .. }) => {
                 choices.iter().map(|choice| model(&choice.id, &choice.name)).collect()

@@ -1,6 +1,9 @@
 //! Converts the agent's reports in a turn to actions.
 
-use std::collections::HashMap;
+mod calls;
+mod client_calls;
+
+use std::collections::{HashMap, VecDeque};
 
 use ostler_contract::points::Emit;
 use ostler_contract::wire::StateAction;
@@ -13,6 +16,10 @@ use crate::limits;
 use crate::protocol::{Chunk, Compaction, Content, Notice, PlanEntry, ToolCallChange, ToolStatus, Voice};
 use crate::terminals::Terminals;
 use crate::tool_content;
+
+use self::calls::{Step, ToolCall};
+use self::client_calls::Unreported;
+pub use self::client_calls::{ClientTool, Place};
 
 /// The retained size of a turn's answer for a transcript, in bytes.
 const ANSWER_RETAINED: usize = 8 << 10;
@@ -33,6 +40,10 @@ pub struct Turn {
     calls: HashMap<String, ToolCall>,
     /// How many ended calls were requested again.
     repeated: u32,
+    /// The tools of clients that the agent can call.
+    client_tools: Vec<ClientTool>,
+    /// Calls of those tools that the agent has not reported.
+    unreported: VecDeque<Unreported>,
     plan: Vec<String>,
     answer: String,
     /// The summary of the running compaction.
@@ -50,28 +61,6 @@ struct OpenPart {
     message: Option<String>,
 }
 
-/// A tool call of the turn.
-#[derive(Debug, Default)]
-struct ToolCall {
-    /// The host's id.
-    shown: String,
-    whole: ToolCallChange,
-    step: Step,
-}
-
-/// The status of a tool call that the host knows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Step {
-    #[default]
-    New,
-    Started,
-    Asked,
-    /// A user approved it, and the host updated it.
-    Approved,
-    Running,
-    Done,
-}
-
 impl Turn {
     /// Begins a turn.
     pub fn new(id: String, emit: Emitter) -> Self {
@@ -84,6 +73,8 @@ impl Turn {
             open: None,
             calls: HashMap::new(),
             repeated: 0,
+            client_tools: Vec::new(),
+            unreported: VecDeque::new(),
             plan: Vec::new(),
             answer: String::new(),
             summary: String::new(),
@@ -106,6 +97,12 @@ impl Turn {
     /// Returns the retained text of the answer so far.
     pub fn answer(&self) -> &str {
         &self.answer
+    }
+
+    /// Returns an agent's call, which is new unless it is known.
+    fn entry(&mut self, id: &str) -> &mut ToolCall {
+        let (shown, order) = (self.shown(id), self.calls.len());
+        self.calls.entry(id.to_owned()).or_insert_with(|| ToolCall::new(shown, order))
     }
 
     fn next_part(&mut self) -> String {
@@ -275,8 +272,8 @@ impl Turn {
             return false;
         }
         self.open = None;
-        let (id, first) = (change.id.clone(), self.shown(&change.id));
-        let call = self.calls.entry(id.clone()).or_insert_with(|| ToolCall::new(first.clone()));
+        let id = change.id.clone();
+        let call = self.entry(&id);
         if call.step == Step::Done {
             return true;
         }
@@ -284,10 +281,18 @@ impl Turn {
             change.title.is_some() || change.raw_input.is_some(),
             change.content.is_some() || change.raw_output.is_some(),
         );
+        call.learn_arguments(&change, false);
         call.whole.merge(change);
         let status = call.whole.status;
+        self.identify(&id, false);
         self.announce(&id).await;
+        if self.calls[&id].step == Step::Done {
+            return true;
+        }
         match status {
+            // The client runs it once the agent calls the tool.
+            Some(ToolStatus::InProgress | ToolStatus::Pending) | None if self.calls[&id].client.is_some() => {
+            }
             Some(ToolStatus::Completed | ToolStatus::Failed) => self.complete(&id, terminals).await,
             Some(ToolStatus::InProgress) => self.run(&id, retitled, filled, terminals).await,
             Some(ToolStatus::Pending) | None => {
@@ -306,6 +311,9 @@ impl Turn {
         let mut action = self.calls[id].action("chat/toolCallStart", &self.id);
         action["toolName"] = self.calls[id].tool_name().into();
         action["displayName"] = self.calls[id].title().into();
+        if let Some(contributor) = self.calls[id].contributor() {
+            action["contributor"] = contributor;
+        }
         self.emit.chat(action).await;
     }
 
@@ -332,7 +340,10 @@ impl Turn {
         let step = self.calls[id].step;
         if !matches!(step, Step::Running | Step::Asked | Step::Approved) {
             let mut action = self.calls[id].ready(&self.id);
-            action["confirmed"] = "not-needed".into();
+            // A client would begin to run its tool.
+            if self.calls[id].client.is_none() {
+                action["confirmed"] = "not-needed".into();
+            }
             self.emit.chat(action).await;
         }
         let call = &self.calls[id];
@@ -351,11 +362,12 @@ impl Turn {
     pub async fn asked_about(&mut self, change: ToolCallChange) -> (String, String) {
         self.open = None;
         let (id, first) = (change.id.clone(), self.shown(&change.id));
-        let call = self.calls.entry(id.clone()).or_insert_with(|| ToolCall::new(first.clone()));
-        if call.step == Step::Done {
-            self.repeated += 1;
-            call.shown = format!("{first}-again-{}", self.repeated);
-            call.step = Step::New;
+        let repeated = self.repeated + 1;
+        let call = self.entry(&id);
+        let is_again = call.step == Step::Done;
+        if is_again {
+            call.shown = format!("{first}-again-{repeated}");
+            (call.step, call.client) = (Step::New, None);
             call.whole = ToolCallChange {
                 status: None,
                 content: None,
@@ -363,9 +375,12 @@ impl Turn {
                 ..std::mem::take(&mut call.whole)
             };
         }
+        call.learn_arguments(&change, true);
         // A request for approval contains no status: the call waits.
         call.whole.merge(ToolCallChange { status: None, ..change });
         let (shown, tool) = (call.shown.clone(), call.standing());
+        self.repeated += u32::from(is_again);
+        self.identify(&id, true);
         self.announce(&id).await;
         (shown, tool)
     }
@@ -373,6 +388,10 @@ impl Turn {
     /// Approves a call with a standing answer.
     pub async fn settled(&mut self, id: &str) {
         let Some(call) = self.calls.get_mut(id).filter(|call| call.step == Step::Started) else { return };
+        // The client runs it once the agent calls the tool.
+        if call.client.is_some() {
+            return;
+        }
         call.step = Step::Running;
         let mut action = self.calls[id].ready(&self.id);
         action["confirmed"] = "setting".into();
@@ -403,6 +422,9 @@ impl Turn {
         let mut state = json!({ "status": "pending-confirmation", "toolCallId": shown, "toolName": call.tool_name(),
             "displayName": title, "invocationMessage": tool_content::shown_title(&title), "confirmationTitle": tool_content::shown_title(&title),
             "options": options });
+        if let Some(contributor) = call.contributor() {
+            state["contributor"] = contributor;
+        }
         for member in ["toolInput", "edits", "_meta"] {
             if let Some(value) = action.get(member) {
                 state[member] = value.clone();
@@ -453,6 +475,10 @@ impl Turn {
     pub async fn unask(&mut self, shown: &str) {
         let asked = |call: &&mut ToolCall| call.shown == shown && call.step == Step::Asked;
         let Some(call) = self.calls.values_mut().find(asked) else { return };
+        if call.client.is_some() {
+            call.step = Step::Started;
+            return;
+        }
         call.step = Step::Running;
         let mut action = call.ready(&self.id);
         action["confirmed"] = "not-needed".into();
@@ -528,56 +554,5 @@ fn merge(under: &mut Value, over: Value) {
             }
         }
         (under, over) => *under = over,
-    }
-}
-
-impl ToolCall {
-    fn new(id: String) -> Self {
-        Self { shown: id, ..Self::default() }
-    }
-
-    fn tool_name(&self) -> String {
-        let whole = &self.whole;
-        whole.name.clone().or_else(|| whole.kind.clone()).unwrap_or_else(|| "tool".to_owned())
-    }
-
-    /// Returns the subject of a standing answer: the tool. Shells and tools of an unspecific kind can do anything, so
-    /// for them it includes the call's title and command.
-    fn standing(&self) -> String {
-        let whole = &self.whole;
-        let limited = ["read", "edit", "search", "think"];
-        if whole.kind.as_deref().is_some_and(|kind| limited.contains(&kind)) {
-            return self.tool_name();
-        }
-        let subject = format!("{}: {}", self.tool_name(), self.title());
-        // A title can be the same for every command.
-        match whole.raw_input.as_ref().and_then(|input| input.get("command")) {
-            Some(command) => format!("{subject}: {}", tool_content::text_of(command)),
-            None => subject,
-        }
-    }
-
-    fn title(&self) -> String {
-        self.whole.title.clone().filter(|title| !title.is_empty()).unwrap_or_else(|| self.tool_name())
-    }
-
-    fn action(&self, kind: &str, turn: &str) -> Value {
-        let mut action = json!({ "type": kind, "turnId": turn, "toolCallId": self.shown });
-        if let (Some(_), Some(kind)) = (&self.whole.name, &self.whole.kind) {
-            action["_meta"]["ostler.toolKind"] = kind.as_str().into();
-        }
-        if let Some(locations) = tool_content::locations(&self.whole) {
-            action["_meta"]["ostler.locations"] = json!(locations);
-        }
-        action
-    }
-
-    fn ready(&self, turn: &str) -> Value {
-        let mut action = self.action("chat/toolCallReady", turn);
-        action["invocationMessage"] = tool_content::shown_title(&self.title());
-        if let Some(input) = &self.whole.raw_input {
-            action["toolInput"] = tool_content::text_of(input).into();
-        }
-        action
     }
 }

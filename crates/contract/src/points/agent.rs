@@ -413,6 +413,10 @@ pub struct ToolsServer {
     pub url: String,
     /// Bearer token of this URL.
     pub token: String,
+    /// Whether an agent's latest list of the tools lacks one that the session has now, or has an earlier definition of it.
+    /// The agent is the one that requests the list at this URL with the query `?agent=<agent>`, which a backend appends to
+    /// tell its agents, and the starts of an agent, apart. `false` for one that has not requested the list.
+    pub outdated: Func<fn(agent: String) -> bool>,
     /// Releases the endpoint for this backend; the URL stops working when no backend of the session uses it.
     pub close: Func<fn()>,
 }

@@ -450,8 +450,8 @@ async fn the_tools_endpoint_is_there_only_where_the_host_has_tool_servers() {
     host.host.sessions.set_tools_server(OpenToolsServer::new(|tools, _| {
         let session = tools.session().to_owned();
         let close = Func::new(|()| Ok(()));
-        let open =
-            ToolsServer { url: format!("http://127.0.0.1/ahp-mcp/{session}"), token: "k".into(), close };
+        let (url, outdated) = (format!("http://127.0.0.1/ahp-mcp/{session}"), Func::new(|_| Ok(false)));
+        let open = ToolsServer { url, token: "k".into(), outdated, close };
         Box::pin(async move { Ok((session == SESSION).then_some(open)) })
     }));
     let mut client = host.raw();

@@ -1,6 +1,7 @@
 //! One endpoint: its session's tools, its token, and the options of its backend.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +15,11 @@ use uuid::Uuid;
 
 use super::message::{ToolOutcome, outcome};
 use crate::guard::Token;
+
+/// How many agents an endpoint remembers the latest list of. An agent has a name for each of its starts.
+const AGENTS: usize = 64;
+/// The longest name of an agent, in bytes.
+const AGENT_NAME: usize = 64;
 
 /// The description of the server.
 #[derive(Debug)]
@@ -34,6 +40,8 @@ pub(super) struct Endpoint {
     openers: Mutex<Openers>,
     /// The change count of the tools at the latest listing.
     listed: AtomicU64,
+    /// The tools in the latest list of each agent, the earliest list first.
+    lists: Mutex<VecDeque<(String, HashSet<u64>)>>,
     /// The number of the current stream; a change ends the previous one.
     stream: watch::Sender<u64>,
 }
@@ -57,6 +65,7 @@ impl Endpoint {
             about,
             openers: Mutex::default(),
             listed,
+            lists: Mutex::default(),
             stream: watch::Sender::new(0),
         }
     }
@@ -96,10 +105,27 @@ impl Endpoint {
         self.openers.lock().options.tools_changed == Some(ToolsChanged::Notify)
     }
 
-    /// Returns all current tools.
-    pub fn list(&self) -> Vec<BoundTool> {
+    /// Returns all current tools, for the agent of this name.
+    pub fn list(&self, agent: Option<&str>) -> Vec<BoundTool> {
         self.listed.store(self.tools.changes().borrow().moved, Ordering::Release);
-        self.tools.list()
+        let tools = self.tools.list();
+        if let Some(agent) = agent.filter(|agent| agent.len() <= AGENT_NAME) {
+            let list = (agent.to_owned(), tools.iter().map(mark).collect());
+            let mut lists = self.lists.lock();
+            lists.retain(|(of, _)| of != agent);
+            if lists.len() == AGENTS {
+                lists.pop_front();
+            }
+            lists.push_back(list);
+        }
+        tools
+    }
+
+    /// Returns whether the agent's latest list lacks a tool as it is now.
+    pub fn is_outdated(&self, agent: &str) -> bool {
+        let lists = self.lists.lock();
+        let list = lists.iter().find(|(of, _)| of == agent);
+        list.is_some_and(|(_, list)| self.tools.list().iter().any(|tool| !list.contains(&mark(tool))))
     }
 
     /// The change count of the tools at the latest listing.
@@ -130,4 +156,11 @@ impl Endpoint {
             (None, None) => ToolOutcome::failed(no_client(name)),
         })
     }
+}
+
+/// Returns a hash of what an agent is told about a tool.
+fn mark(tool: &BoundTool) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    serde_json::to_string(&*tool.definition).unwrap_or_default().hash(&mut hasher);
+    hasher.finish()
 }

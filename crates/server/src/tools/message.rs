@@ -2,7 +2,7 @@
 
 use ostler_contract::bodies::{JsonBody, JsonBodyError};
 use ostler_contract::budget::SMALL;
-use ostler_contract::http::{self, Body, BodyError, Request, Response, StatusCode};
+use ostler_contract::http::{self, Body, BodyError, Request, Response, StatusCode, Uri};
 use ostler_contract::points::{BoundTool, tool_text};
 use ostler_contract::tools_endpoint::{NO_NAME, REVISION, no_method, no_tool};
 use ostler_contract::{Bodies, JsonObject, Thrown, Value, json};
@@ -58,7 +58,7 @@ pub(super) async fn answer(endpoint: &Endpoint, request: Request) -> Response {
         let why = format!(" of revision {REVISION}, not {spoken}");
         return refuse(&Reply::NotOneMessage(why));
     }
-    let whole = response(&id, result(endpoint, &method, params).await);
+    let whole = response(&id, result(endpoint, agent(&head.uri), &method, params).await);
     // The agent may not read its responses.
     match charged(&bodies, whole).await {
         Ok(whole) => whole,
@@ -114,14 +114,24 @@ fn read(body: Option<Value>) -> Result<Message, String> {
     }
 }
 
-async fn result(endpoint: &Endpoint, method: &str, params: Value) -> Result<Value, (i32, String)> {
+/// Returns the name of the agent that sends a request.
+fn agent(uri: &Uri) -> Option<&str> {
+    uri.query().into_iter().flat_map(|query| query.split('&')).find_map(|pair| pair.strip_prefix("agent="))
+}
+
+async fn result(
+    endpoint: &Endpoint,
+    agent: Option<&str>,
+    method: &str,
+    params: Value,
+) -> Result<Value, (i32, String)> {
     match method {
         "initialize" => Ok(json!({
             "protocolVersion": REVISION,
             "capabilities": { "tools": { "listChanged": endpoint.notifies() } },
             "serverInfo": { "name": endpoint.about.name, "version": endpoint.about.version },
         })),
-        "tools/list" => Ok(json!({ "tools": endpoint.list().iter().map(listed).collect::<Vec<_>>() })),
+        "tools/list" => Ok(json!({ "tools": endpoint.list(agent).iter().map(listed).collect::<Vec<_>>() })),
         CALL => {
             let invalid = |why: String| (code::INVALID_PARAMS, why);
             let Some(name) = params.get("name").and_then(Value::as_str) else {

@@ -60,9 +60,13 @@ impl ToolServers {
         let endpoint = self.endpoint_of(tools);
         endpoint.open_for(tools.opener(), options);
         let (opener, held) = (tools.opener(), Arc::downgrade(&endpoint));
+        let of_agents = held.clone();
         Some(ToolsServer {
             url: format!("{}{PREFIX}/{}", origin.trim_end_matches('/'), endpoint.id),
             token: endpoint.token().to_owned(),
+            outdated: Func::new(move |(agent,): (String,)| {
+                Ok(of_agents.upgrade().is_some_and(|endpoint| endpoint.is_outdated(&agent)))
+            }),
             close: Func::new(move |()| {
                 if let Some(endpoint) = held.upgrade() {
                     endpoint.close_for(opener);

@@ -207,7 +207,8 @@ impl Conversation {
                 Err(why) => self.log(format_args!("the session's tools are not offered: {why}")),
             }
         }
-        self.endpoint.as_ref().map(|server| Endpoint { url: server.url.clone(), token: server.token.clone() })
+        let server = self.endpoint.as_ref()?;
+        Some(Endpoint { url: self.tool_list.address(&server.url), token: server.token.clone() })
     }
 
     /// Handles the result of opening the agent's session.

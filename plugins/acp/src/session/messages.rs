@@ -10,7 +10,7 @@ use crate::elicitation::{Answered, PublishedQuestion};
 use crate::errors::AgentError;
 use crate::permissions::{Always, Decision, Question};
 use crate::protocol::{Chunk, Command, ContextUsage, Cost, Update, Voice};
-use crate::settings::{MODE, Setting, Via};
+use crate::settings::{self, MODE, MODEL, Setting, Via};
 use crate::updates::Turn;
 
 /// The maximum number of logged lines about what is left out, and the length of a name in them.
@@ -53,8 +53,7 @@ impl Conversation {
             Update::Commands(commands) => return self.commands(commands).await,
             Update::Mode(mode) => return self.mode(mode).await,
             Update::ConfigOptions(options) => {
-                let settings =
-                    options.into_iter().map(|option| Setting { option, via: Via::Option }).collect();
+                let settings = options.into_iter().map(|option| Setting::new(option, Via::Option)).collect();
                 return self.settings(settings).await;
             }
             Update::Title(title) => return self.title(title).await,
@@ -71,7 +70,10 @@ impl Conversation {
         }
         let terminals = self.terminals.clone();
         let report = match &update {
-            Update::Usage(usage) => self.usage_report(usage),
+            Update::Usage(usage) => {
+                self.learn_context(usage.size);
+                self.usage_report(usage)
+            }
             _ => Value::Null,
         };
         let Some(turn) = self.prompted_turn() else { return };
@@ -82,6 +84,7 @@ impl Conversation {
                 if !is_shown {
                     self.log_once(TOO_MANY_CALLS);
                 }
+                self.end_reported_calls();
             }
             Update::Plan(entries) => turn.plan(entries).await,
             Update::Notice(notice) => turn.notice(notice).await,
@@ -115,8 +118,11 @@ impl Conversation {
 
     async fn mode(&mut self, mode: String) {
         let Some(live) = &mut self.live else { return };
-        let Some(setting) = live.settings.iter_mut().find(|setting| setting.is(MODE)) else { return };
-        let (id, value) = (setting.option.id.clone(), Value::String(mode));
+        let Some(id) = settings::find(&live.settings, MODE).map(|setting| setting.option.id.clone()) else {
+            return;
+        };
+        let value = Value::String(mode);
+        let Some(setting) = live.settings.iter_mut().find(|setting| setting.option.id == id) else { return };
         setting.set(&value);
         self.changed(id, value).await;
     }
@@ -125,7 +131,15 @@ impl Conversation {
     pub(super) async fn settings(&mut self, settings: Vec<Setting>) {
         let Some(live) = &mut self.live else { return };
         let older = std::mem::replace(&mut live.settings, settings);
-        live.settings.extend(older.iter().filter(|setting| setting.via != Via::Option).cloned());
+        for setting in &mut live.settings {
+            if let Some(then) = older.iter().find(|then| then.option.id == setting.option.id) {
+                setting.list_unlisted(then);
+            }
+        }
+        let is_replaced = |then: &Setting| live.settings.iter().any(|now| now.replaces(then));
+        let retained = older.iter().filter(|then| then.via != Via::Option && !is_replaced(then));
+        let retained: Vec<Setting> = retained.cloned().collect();
+        live.settings.extend(retained);
         let moved: Vec<(String, Value)> = live
             .settings
             .iter()
@@ -406,6 +420,13 @@ impl Conversation {
         tokio::spawn(async move {
             emit.session(json!({ "type": "session/inputNeededRemoved", "id": call })).await;
         });
+    }
+
+    /// Stores the size of the current model's context.
+    fn learn_context(&self, size: u64) {
+        let Some(live) = &self.live else { return };
+        let model = settings::find(&live.settings, MODEL).map(Setting::value);
+        self.shared.catalogue.learn_context(model.as_ref().and_then(Value::as_str), size);
     }
 
     /// Reports the usage of the context, the cost of the session so far, and of the turn. Agents report the session's

@@ -4,6 +4,7 @@ mod client_tools;
 mod lifecycle;
 mod messages;
 mod setting_changes;
+mod tool_list;
 mod turns;
 mod workers;
 
@@ -26,6 +27,7 @@ use tokio::time::Instant;
 
 use self::client_tools::ClientCall;
 use self::setting_changes::{Change, Chooser};
+use self::tool_list::ToolList;
 use self::workers::Child;
 use crate::agent::Running;
 use crate::agent_connection::{Failure, Incoming, Request};
@@ -142,6 +144,7 @@ pub struct Conversation {
     forms: Forms,
     withdrawals: FuturesUnordered<BoxFuture<'static, String>>,
     tools: Vec<BoundTool>,
+    tool_list: ToolList,
     /// The agent's subagents, by their sessions.
     children: HashMap<String, Child>,
     client_calls: Vec<ClientCall>,
@@ -345,6 +348,7 @@ impl Conversation {
             in_terminals,
             told_commands: 0,
             tools: start.tools.clone().unwrap_or_default(),
+            tool_list: ToolList::new(),
             chosen,
             is_new,
             imported,
@@ -466,7 +470,7 @@ impl Conversation {
             Command::Answer { id, answers, response, done } => {
                 let _ = done.send(self.answer(&id, &response, &answers).await);
             }
-            Command::Tools(tools) => self.tools = tools,
+            Command::Tools(tools) => self.take_tools(tools),
             Command::Plugins { plugins, done } => self.take_plugins(plugins, done),
             Command::RunByClient { name, input, done } => self.run_by_client(&name, &input, done).await,
             Command::Completed { call, result, done } => {
@@ -496,7 +500,8 @@ impl Conversation {
             .map(|idle| self.idle_since + idle);
         let limited = self.shared.agent.memory_limit.is_some() && self.live.is_some();
         let memory = limited.then_some(self.memory_at);
-        [settled, self.cancel_by, idle, memory].into_iter().flatten().min()
+        let tools = self.tool_list.asks_at().filter(|_| self.waiting.is_some());
+        [settled, self.cancel_by, idle, memory, tools].into_iter().flatten().min()
     }
 
     async fn deadline_passed(&mut self) {
@@ -511,6 +516,9 @@ impl Conversation {
         if self.memory_at <= now {
             self.memory_at = now + MEMORY_EVERY;
             self.check_memory().await;
+        }
+        if self.waiting.is_some() && passed(self.tool_list.asks_at()) {
+            return self.advance().await;
         }
         let idle = self.shared.runtime.idle.map(|idle| self.idle_since + idle);
         if passed(idle) && self.turn.is_none() && self.prompting.is_none() && self.opening.is_none() {

@@ -16,7 +16,7 @@ use crate::account;
 use crate::agent_connection::Failure;
 use crate::errors::{AgentError, words};
 use crate::prompt::{self, Message};
-use crate::settings::{MODEL, OWN_MODEL};
+use crate::settings::{self, MODEL, OWN_MODEL};
 use crate::updates::Turn;
 
 /// The time without messages after the answer to a prompt until its turn ends, because some agents send parts after it.
@@ -43,7 +43,7 @@ impl Conversation {
         self.latest_turn = Some(turn.clone());
         self.turn_output = 0;
         self.starts = 0;
-        self.turn = Some(Turn::new(turn, self.emit.clone()));
+        self.turn = Some(self.with_tools(Turn::new(turn, self.emit.clone())));
         self.waiting = Some(Waiting { message, model, begun: Some(begun) });
         self.advance().await;
     }
@@ -57,7 +57,7 @@ impl Conversation {
             self.turn_output = 0;
             self.starts = 0;
             self.rounds += 1;
-            self.turn = Some(Turn::resumed(turn, self.emit.clone(), self.rounds));
+            self.turn = Some(self.with_tools(Turn::resumed(turn, self.emit.clone(), self.rounds)));
             // Its message follows once more.
             self.transcript.forget_last();
             let (message, model) = (self.latest.clone(), self.latest_model.clone());
@@ -84,6 +84,9 @@ impl Conversation {
                 true => self.open().await,
                 false => self.give_up().await,
             };
+        }
+        if self.awaits_tools().await {
+            return;
         }
         if let Some(model) = self.waiting.as_mut().and_then(|waiting| waiting.model.take()) {
             Box::pin(self.choose_model(model)).await;
@@ -128,7 +131,7 @@ impl Conversation {
     }
 
     async fn choose_model(&mut self, model: ModelSelection) {
-        let known = self.live.iter().flat_map(|live| &live.settings).find(|setting| setting.is(MODEL));
+        let known = self.live.as_ref().and_then(|live| settings::find(&live.settings, MODEL));
         // An agent without models uses its default.
         let Some((setting, turn)) = known.zip(self.turn.as_ref()) else { return };
         // Chosen before the agent had reported its models.
@@ -238,7 +241,7 @@ impl Conversation {
         self.latest_turn = Some(id.clone());
         self.latest = Message::default();
         self.turn_output = 0;
-        self.turn = Some(Turn::new(id, self.emit.clone()));
+        self.turn = Some(self.with_tools(Turn::new(id, self.emit.clone())));
         self.settle(json!({ "stopReason": "end_turn" }), QUIET_LATE, true);
     }
 
