@@ -5,6 +5,7 @@
 mod annotations;
 mod awake;
 mod backends;
+mod broken_turns;
 mod catalogue;
 mod changes;
 mod chats;
