@@ -764,7 +764,10 @@ export interface MachineNeed {
     description?: string;
 }
 
-/** What a backend offers, requested once at the start. */
+/**
+ * What a backend offers, requested at the start, and again when one of its conversations has begun or reports a setting that its
+ * session does not have.
+ */
 export interface Offered {
     /** Its models. */
     models?: OfferedModel[];

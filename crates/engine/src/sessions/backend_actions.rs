@@ -143,7 +143,11 @@ impl Actor {
                 }
             }
             StateAction::SessionConfigChanged(changed) => {
+                let is_undeclared = self.is_undeclared(&changed);
                 let _ = self.change_config(changed, false, None).await;
+                if is_undeclared {
+                    self.read_settings();
+                }
             }
             StateAction::SessionMetaChanged(changed) => self.change_meta(changed),
             StateAction::SessionChangesetsChanged(_) => {

@@ -22,6 +22,7 @@ mod host_calls;
 mod identity;
 mod lanes;
 mod moving;
+mod offered;
 mod order;
 mod own_settings;
 mod plugin_channels;
