@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod active_clients;
 mod annotations;
 mod awake;
 mod backends;
