@@ -135,7 +135,7 @@ impl Webhook {
 
     /// Continues the callbacks of an earlier start, except those of its unconfirmed turns.
     pub(crate) async fn resume_callbacks(self: &Arc<Self>) {
-        let list = || async { self.callbacks.records.list.call(()).await.into() };
+        let list = || async { self.callbacks.records.list.read(()).await };
         for record in read_at_last(&self.host, "the callbacks of an earlier start", list).await {
             // A callback of a concurrent call is not from an earlier start.
             let callback = read(&record).and_then(|callback| self.callbacks.claim(callback));

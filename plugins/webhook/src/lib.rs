@@ -197,7 +197,7 @@ async fn resume(webhook: Arc<Webhook>) {
     // First, so that each of them has its callback.
     webhook.resume_unconfirmed().await;
     webhook.resume_callbacks().await;
-    let chats = || async { webhook.threads.chats().await.into() };
+    let chats = || async { webhook.threads.chats().await };
     for chat in read_at_last(&webhook.host, "the chats of an earlier start", chats).await {
         webhook.connection.load(&chat).await;
     }
@@ -217,9 +217,9 @@ fn iso(at: jiff::Timestamp) -> String {
 fn report_edits(host: &PluginHost, records: &Collection, endpoints: Arc<Endpoints>) -> Result<(), Thrown> {
     let (changed, read) = (host.clone(), records.get.clone());
     records.watch.call((Call::new(move |(change,): (RecordChange,)| {
-        let (host, record, endpoints) = (changed.clone(), read.call((change.id.clone(),)), endpoints.clone());
+        let (host, record, endpoints) = (changed.clone(), read.read((change.id.clone(),)), endpoints.clone());
         async move {
-            match record.await? {
+            match record.await.known()? {
                 Some(record) => report(&host, &change.id, &record),
                 None => Slug::parse(&change.id).iter().for_each(|id| endpoints.forget(id)),
             }
@@ -228,7 +228,7 @@ fn report_edits(host: &PluginHost, records: &Collection, endpoints: Arc<Endpoint
     }),))?;
     let (host, list) = (host.clone(), records.list.clone());
     tokio::spawn(async move {
-        let records = || async { list.call(()).await.into() };
+        let records = || async { list.read(()).await };
         for record in read_at_last(&host, "the endpoints", records).await {
             let id = record.get("id").and_then(|id| id.as_str()).unwrap_or_default().to_owned();
             report(&host, &id, &record);
