@@ -159,7 +159,7 @@ fn apply(host: &PluginHost, options: &Options, unconfirmed: usize) -> Result<(),
         endpoints,
         connection: HostConnection::new(host.clone()),
         threads: Threads::new(collection(THREADS)?),
-        callbacks: Callbacks::new(collection(CALLBACKS)?),
+        callbacks: Callbacks::new(host.clone(), collection(CALLBACKS)?),
         unconfirmed: UnconfirmedTurns::new(host.clone(), collection(UNCONFIRMED)?, unconfirmed),
         deliveries: Arc::new(Deliveries::new(collection(DELIVERIES)?, store.clone())),
         repeats: Arc::new(Repeats::new(collection(REPEATS)?)),
@@ -197,6 +197,7 @@ async fn resume(webhook: Arc<Webhook>) {
     // First, so that each of them has its callback.
     webhook.resume_unconfirmed().await;
     webhook.resume_callbacks().await;
+    tokio::spawn(webhook.clone().take_over_callbacks());
     let chats = || async { webhook.threads.chats().await };
     for chat in read_at_last(&webhook.host, "the chats of an earlier start", chats).await {
         webhook.connection.load(&chat).await;
