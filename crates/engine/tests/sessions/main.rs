@@ -34,6 +34,7 @@ mod read_memory;
 mod renaming;
 mod session_settings;
 mod sessions;
+mod shrink;
 mod subscribing;
 mod truncation;
 mod unstored;
