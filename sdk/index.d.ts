@@ -770,7 +770,10 @@ export interface MachineNeed {
     description?: string;
 }
 
-/** What a backend offers, requested once at the start. */
+/**
+ * What a backend offers, requested at the start, and again when one of its conversations has begun or reports a setting that its
+ * session does not have.
+ */
 export interface Offered {
     /** Its models. */
     models?: OfferedModel[];
@@ -1788,9 +1791,9 @@ export interface SessionStore {
     /** The ids of the sessions with `draft`. */
     drafts?(): Awaitable<string[]>;
     /**
-     * The ids of the sessions with a chat that has `queued` or `starting`, or with a turn that is `unended`. After its start the
-     * host sends the messages to their agents, and lists the turns as failed; in a cluster, also when another host is lost.
-     * Sessions that another host is serving can be omitted. Without it, all this waits until somebody uses the session.
+     * The ids of the sessions with a chat that has `queued` or `starting`, or with a turn that is `unended` in a chat that the
+     * list of chats, if there is one, contains. After its start the host sends the messages to their agents, and lists the turns
+     * as failed; in a cluster, also when another host is lost. Sessions that another host is serving can be omitted. Without it, all this waits until somebody uses the session.
      */
     waiting?(): Awaitable<string[]>;
     /** The number of sessions. Without it, the host counts `sessions()`. */
@@ -2005,8 +2008,10 @@ export interface KeptTurn {
      * stores can look for it.
      */
     unended?: boolean;
-    /** In a turn that has not ended: whether the usage that it has was charged before, because the turn goes on after it failed. */
-    charged?: boolean;
+    /** In a turn that has not ended: the part of its usage that was charged before, because the turn goes on after it failed. */
+    chargedUsage?: UsageInfo;
+    /** Whether the end of the host broke it and a start has recorded that. Turns that an earlier version broke do not have it. */
+    broken?: boolean;
     /** The sender. */
     sender?: string;
     /** The backend's name of the turn. */

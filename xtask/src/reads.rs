@@ -50,6 +50,8 @@ const READS: [&str; 31] = [
     "unfinished",
     "waiting",
 ];
+/// The members of a plugin's collections that read.
+const RECORDS: [&str; 4] = ["get", "ids", "list", "find"];
 /// What makes an unknown outcome an absent one.
 const ASSUMES: [&str; 4] = ["ok(", "unwrap_or", "is_ok_and(", "map_or"];
 
@@ -66,6 +68,12 @@ pub fn check(root: &Path, problems: &mut Vec<String>) {
             problems.push(format!(
                 "{name}:{line}: a store is read with Call::within; use Call::read, since a failure says nothing about what is \
                  stored"
+            ));
+        }
+        for line in plugin_reads(text).filter(|_| name.starts_with("plugins/")) {
+            problems.push(format!(
+                "{name}:{line}: records are read with HostFunction::call; use HostFunction::read, since a failure says nothing about \
+                 what is stored"
             ));
         }
         for line in assumptions(text) {
@@ -88,6 +96,14 @@ fn reads_by_hand(text: &str) -> Vec<usize> {
         })
         .map(|(at, _)| line_of(text, at))
         .collect()
+}
+
+/// Returns the numbers of the lines that read a plugin's records with a call whose failure is a plain error.
+fn plugin_reads(text: &str) -> impl Iterator<Item = usize> {
+    calls(text, ".call(").filter_map(|(at, _)| {
+        let member = text[..at].trim_end().rsplit(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+        RECORDS.contains(&member).then(|| line_of(text, at))
+    })
 }
 
 /// Returns the numbers of the lines that drop why a read failed.
@@ -130,6 +146,17 @@ mod tests {
             "session.config.within(limit::BACKEND_FACTS, ())",
         ] {
             assert_eq!(reads_by_hand(text), [0; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_read_of_a_plugin_with_a_plain_error_is_found() {
+        for text in ["records.get.call((id,))", "self.kept\n    .find\n    .call((wanted,))", "list.call(())"]
+        {
+            assert_eq!(plugin_reads(text).count(), 1, "{text}");
+        }
+        for text in ["records.get.read((id,))", "records.put.call((record,))", "get(1).call(())"] {
+            assert_eq!(plugin_reads(text).count(), 0, "{text}");
         }
     }
 

@@ -584,6 +584,6 @@ mod wire {
         ChangesetOperationTarget, ChatInputAnswer, ChatOrigin, ChatSummary, ConfirmationOption, Customization,
         DirectoryEntry, InvokeChangesetOperationResult, Message, MessageAttachment, ModelSelection, ProtectedResourceMetadata, SessionActiveClient,
         SessionConfigPropertySchema, SessionConfigSchema, SessionConfigState, SessionModelInfo, SessionSummary,
-        StateAction = ostler_protocol::actions::read, ToolDefinition, ToolInput, Turn,
+        StateAction = ostler_protocol::actions::read, ToolDefinition, ToolInput, Turn, UsageInfo,
     }
 }

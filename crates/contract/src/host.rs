@@ -281,6 +281,19 @@ pub trait HostCalls: Send + Sync {
         Ok(None)
     }
 
+    /// Returns the run of this host in its cluster, which is new after each start. Nothing without a cluster.
+    #[inner]
+    fn incarnation(&self, _caller: &Caller) -> Result<Option<String>, Thrown> {
+        Ok(None)
+    }
+
+    /// Returns whether this host continues the work about a session that a run of a host recorded: that run has ended, and this
+    /// host has the session. Of a session that does not exist, one host of the cluster does.
+    #[inner]
+    fn takes_over(&self, _caller: &Caller, _from: Option<String>, _session: String) -> Pending<bool> {
+        crate::live::ready(Ok(true))
+    }
+
     /// Sets the store of the users file. Once, in `apply`.
     #[inner]
     fn join_users(&self, caller: &Caller, _store: Arc<dyn UsersStore>) -> Result<(), Thrown> {

@@ -7,7 +7,7 @@ use ostler_protocol::RpcError;
 use ostler_protocol::error::code;
 use ostler_protocol::{json, names};
 
-use crate::call::{Call, Signature};
+use crate::call::{Call, HostFunction, Signature};
 use crate::thrown::Thrown;
 
 /// The outcome of a read.
@@ -94,6 +94,13 @@ impl<S: Signature> Call<S> {
         arguments: S::Arguments,
     ) -> impl Future<Output = Read<S::Answer>> + Send + use<S> {
         self.within(limit, arguments).map(Read::from)
+    }
+}
+
+impl<S: Signature> HostFunction<S> {
+    /// Calls a read of the plugin's records. A failure says nothing about what is stored.
+    pub fn read(&self, arguments: S::Arguments) -> impl Future<Output = Read<S::Answer>> + Send + use<S> {
+        self.call(arguments).map(Read::from)
     }
 }
 

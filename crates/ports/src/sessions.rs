@@ -307,7 +307,13 @@ impl SqliteSessions {
             let mut asked = db.prepare_cached(
                 "SELECT session FROM session_chats
                  WHERE instr(chats, '\"queued\":[') > 0 OR instr(chats, '\"starting\":{') > 0
-                 UNION SELECT session FROM unended_turns ORDER BY session",
+                 UNION SELECT session FROM unended_turns WHERE NOT EXISTS (
+                     SELECT 1 FROM session_chats AS listing WHERE listing.session = unended_turns.session
+                         AND json_valid(chats) AND chats <> '[]' AND NOT EXISTS (
+                             SELECT 1 FROM json_each(CASE WHEN json_valid(chats) THEN chats ELSE '[]' END) AS listed
+                             WHERE listed.value ->> '$.uri' = unended_turns.chat
+                         )
+                 ) ORDER BY session",
             )?;
             Ok(asked.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
         })

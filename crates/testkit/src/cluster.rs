@@ -169,6 +169,16 @@ impl MemoryCluster {
         self.raise(None, &ClusterEvent::HostsChanged);
     }
 
+    /// Ends the lease of the hosts with an id.
+    pub fn expire_id(&self, id: &str) {
+        let members = self.0.lock().members.clone();
+        members
+            .iter()
+            .filter(|member| member.id == id)
+            .for_each(|member| member.state.lock().is_alive = false);
+        self.raise(None, &ClusterEvent::HostsChanged);
+    }
+
     /// Gives a session to another host without notice.
     pub fn give(&self, session: &str, to: &ClusteredHost) {
         self.0.lock().owners.insert(session.to_owned(), to.member.incarnation.clone());

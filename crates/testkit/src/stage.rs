@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_contract::points::{Agent, AgentSession, ChatAbilities, Emit, Offered, Start};
+use ostler_contract::points::{Agent, AgentSession, ChatAbilities, Emit, Offered, OfferedModel, Start};
 use ostler_contract::wire::StateAction;
 use ostler_contract::wire::state::{ChatInputAnswer, MessageAttachment};
 use ostler_contract::{Call, Frozen, Func, JsonObject, Plugin, Thrown, Value, json};
@@ -40,6 +40,8 @@ struct Shared {
     ended: Mutex<Option<String>>,
     /// How many more starts fail.
     failing: Mutex<usize>,
+    /// What it offers.
+    offered: Mutex<Offered>,
 }
 
 impl Default for Shared {
@@ -51,6 +53,7 @@ impl Default for Shared {
             name: Mutex::default(),
             ended: Mutex::default(),
             failing: Mutex::default(),
+            offered: Mutex::default(),
         }
     }
 }
@@ -148,6 +151,16 @@ impl Stage {
         *self.shared.failing.lock() = number;
     }
 
+    /// Sets the models that it offers from now on.
+    pub fn offer_models(&self, ids: &[&str]) {
+        let model = |id: &&str| OfferedModel {
+            id: (*id).to_owned(),
+            name: (*id).to_owned(),
+            ..OfferedModel::default()
+        };
+        self.shared.offered.lock().models = ids.iter().map(model).collect();
+    }
+
     /// Lets one more session start.
     pub fn let_start(&self) {
         self.shared.may_start.add_permits(1);
@@ -183,7 +196,10 @@ impl Stage {
                 Ok(json!({ "properties": { "mood": { "type": "string", "title": "Mood" } } }))
             }),
             defaults: Call::now(|()| Ok(JsonObject::new())),
-            probe: Some(Call::now(|()| Ok(Offered::default()))),
+            probe: Some({
+                let shared = self.shared.clone();
+                Call::now(move |()| Ok(shared.offered.lock().clone()))
+            }),
             protected_resources: resources,
             chats: self.chats,
             multiple_directories: self.many_folders.then_some(true),

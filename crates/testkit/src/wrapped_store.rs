@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ostler_contract::call::Signature;
 use ostler_contract::points::{
     AutomationStore, CollectionOptions, Policies, RecordStore, SessionStore, StoredCollection, Vault,
 };
 use ostler_contract::{Call, Thrown};
+use parking_lot::Mutex;
 
 /// Wraps the calls of a store.
 pub trait WrapCall {
@@ -15,24 +17,37 @@ pub trait WrapCall {
     fn wrap<S: Signature>(&self, call: &Call<S>, writes: bool) -> Call<S>;
 }
 
-/// Lets the reads of stores fail while it is set. Writes go through, because nothing is written that was not read before.
+/// Lets the reads of stores fail or wait while it is set. Writes go through, because nothing is written that was not read before.
 #[derive(Debug, Clone, Default)]
-pub struct Away(Arc<AtomicBool>);
+pub struct Away {
+    fails: Arc<AtomicBool>,
+    delay: Arc<Mutex<Duration>>,
+}
 
 impl Away {
     /// Lets reads fail, or answers them again.
     pub fn set(&self, is_away: bool) {
-        self.0.store(is_away, Ordering::SeqCst);
+        self.fails.store(is_away, Ordering::SeqCst);
+    }
+
+    /// Answers reads after this time.
+    pub fn delay(&self, time: Duration) {
+        *self.delay.lock() = time;
     }
 }
 
 impl WrapCall for Away {
     fn wrap<S: Signature>(&self, call: &Call<S>, writes: bool) -> Call<S> {
-        let (away, call) = (self.0.clone(), call.clone());
+        let (away, call) = (self.clone(), call.clone());
         Call::new(move |arguments| {
-            let fails = !writes && away.load(Ordering::SeqCst);
+            let fails = !writes && away.fails.load(Ordering::SeqCst);
+            let delay = if writes { Duration::ZERO } else { *away.delay.lock() };
             let answer = (!fails).then(|| call.unbounded(arguments));
             async move {
+                if !delay.is_zero() {
+                    // A slow store. Tests pause time, or set some milliseconds.
+                    tokio::time::sleep(delay).await;
+                }
                 match answer {
                     Some(answer) => answer.await,
                     None => Err(Thrown::new("the store is away")),
@@ -60,6 +75,20 @@ pub fn wrapped_automations(store: &AutomationStore, with: &impl WrapCall) -> Aut
         keep_progress: store.keep_progress.as_ref().map(|call| with.wrap(call, true)),
         ..store.clone()
     }
+}
+
+/// Returns a record store of which one collection is wrapped.
+pub fn wrapped_collection(
+    store: &RecordStore,
+    name: &'static str,
+    with: &(impl WrapCall + Clone + Send + Sync + 'static),
+) -> RecordStore {
+    let (plain, wrapped) = (store.collection.clone(), wrapped_records(store, with).collection);
+    let collection = Call::new(move |arguments: (String, CollectionOptions)| match arguments.0 == name {
+        true => wrapped.unbounded(arguments),
+        false => plain.unbounded(arguments),
+    });
+    RecordStore { collection, ..store.clone() }
 }
 
 /// Returns a record store whose collections are wrapped.

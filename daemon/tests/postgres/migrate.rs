@@ -162,7 +162,8 @@ fn turn(id: &str, text: &str) -> KeptTurn {
     KeptTurn {
         turn,
         unended: false,
-        charged: false,
+        charged_usage: None,
+        broken: false,
         sender: Some("user:ada".into()),
         transcript_id: Some("x".into()),
     }

@@ -495,7 +495,7 @@ impl Shared {
     /// Reads the record, and the administrator's part of it.
     async fn read(&self) -> Result<Option<JsonObject>, Thrown> {
         let Some(id) = self.id.clone() else { return Ok(None) };
-        let record = self.stored.get.call((id,)).await?;
+        let record = self.stored.get.read((id,)).await.known()?;
         let defaults = record.as_ref().and_then(|record| record.get(DEFAULTS)?.as_object().cloned());
         *self.defaults.lock() = defaults.unwrap_or_default();
         Ok(record)

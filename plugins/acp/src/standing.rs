@@ -109,8 +109,8 @@ impl Standing {
 
     async fn read(&self) -> Result<Record, String> {
         let Some(id) = self.id.clone() else { return Ok(Record::default()) };
-        let got = tokio::time::timeout(STORE_LIMIT, self.stored.get.call((id,))).await;
-        let record: Option<JsonObject> = got.map_err(|_| late())?.map_err(|why| why.to_string())?;
+        let got = tokio::time::timeout(STORE_LIMIT, self.stored.get.read((id,))).await;
+        let record: Option<JsonObject> = got.map_err(|_| late())?.known().map_err(|why| why.to_string())?;
         match record {
             Some(record) => serde_json::from_value(Value::Object(record)).map_err(|why| why.to_string()),
             None => Ok(Record::default()),

@@ -45,13 +45,13 @@ impl Bots {
 
     /// Returns the bot of a slug. One with an invalid record counts as missing.
     pub async fn get(&self, slug: &str) -> Result<Option<Bot>, Thrown> {
-        let record = self.records.get.call((slug.to_owned(),)).await?;
+        let record = self.records.get.read((slug.to_owned(),)).await.known()?;
         Ok(record.and_then(|record| self.read_record(&record).ok()))
     }
 
     /// Returns all bots that a reader can see.
     pub async fn seen_by(&self, reader: Option<&Reader>) -> Result<Vec<Bot>, Thrown> {
-        let records = self.records.list.call(()).await?;
+        let records = self.records.list.read(()).await.known()?;
         let bots = records.iter().filter_map(|record| self.read_record(record).ok());
         Ok(bots.filter(|bot| access::may_see(bot, reader)).collect())
     }
@@ -66,7 +66,7 @@ impl Bots {
     ) -> Result<(), Thrown> {
         let _alone = self.writing.lock().await;
         let reader = writer.reader.as_ref();
-        let kept = self.records.get.call((slug.to_string(),)).await?;
+        let kept = self.records.get.read((slug.to_string(),)).await.known()?;
         let Some(kept) = kept else { return self.make(slug, body, expect, &writer).await };
         let bot = self.read_record(&kept).map_err(|why| {
             let why = format!("the record of {slug} is invalid: {}", why.message);
@@ -97,7 +97,7 @@ impl Bots {
         expect: Expect,
         writer: &ResourceWriter,
     ) -> Result<(), Thrown> {
-        if self.gone.get.call((slug.to_string(),)).await?.is_some() {
+        if self.gone.get.read((slug.to_string(),)).await.known()?.is_some() {
             let why = format!("{slug} was a bot here once; choose another name");
             return Err(RpcError::already_exists(why).into());
         }
@@ -126,7 +126,7 @@ impl Bots {
     }
 
     async fn require_own_folder(&self, bot: &Bot) -> Result<(), Thrown> {
-        let others = self.records.list.call(()).await?;
+        let others = self.records.list.read(()).await.known()?;
         let holder = others
             .iter()
             .filter_map(|record| self.read_record(record).ok())

@@ -53,7 +53,7 @@ impl Chats {
         let _one_at_a_time = self.starting[usize::from(digest[0]) % LANES].lock().await;
         let request = self.request(bot, owner, key);
         let runs = runs(bot, &request);
-        if let Some(record) = self.kept.get.call((id.clone(),)).await?
+        if let Some(record) = self.kept.get.read((id.clone(),)).await.known()?
             && let Some(chat) = read(&record).filter(|_| record.get("runs") == Some(&runs))
             && works_for(&record).is_none_or(|former| former == bot.owner)
             && self.host.session_kept(chat.session.clone()).await?
@@ -85,7 +85,7 @@ impl Chats {
     /// Removes the chats of a bot; their sessions stay.
     pub async fn forget(&self, bot: &str) -> Result<(), Thrown> {
         let of_bot = JsonObject::from_iter([("bot".to_owned(), bot.into())]);
-        for record in self.kept.find.call((of_bot,)).await? {
+        for record in self.kept.find.read((of_bot,)).await.known()? {
             if let Some(id) = record.get("id").and_then(Value::as_str) {
                 self.kept.remove.call((id.to_owned(),)).await?;
             }

@@ -99,9 +99,9 @@ fn apply(host: &PluginHost, options: &Options) -> Result<(), Thrown> {
 fn report_edits(bots: &Arc<Bots>, records: &Collection) -> Result<(), Thrown> {
     let (changed, read) = (bots.clone(), records.get.clone());
     records.watch.call((Call::new(move |(change,): (RecordChange,)| {
-        let (bots, record) = (changed.clone(), read.call((change.id,)));
+        let (bots, record) = (changed.clone(), read.read((change.id,)));
         async move {
-            if let Some(record) = record.await? {
+            if let Some(record) = record.await.known()? {
                 report(&bots, &record);
             }
             Ok(())
@@ -109,7 +109,17 @@ fn report_edits(bots: &Arc<Bots>, records: &Collection) -> Result<(), Thrown> {
     }),))?;
     let (bots, list) = (bots.clone(), records.list.clone());
     tokio::spawn(async move {
-        for record in list.call(()).await.unwrap_or_default() {
+        let records = list.read(()).await.or_assume(
+            Vec::new(),
+            "a bot is served or not by its record as it is read for each request; this only logs",
+            |why| {
+                drop(
+                    bots.host
+                        .log(format!("the problems of bots are unknown: {BOTS} could not be read: {why}")),
+                )
+            },
+        );
+        for record in records {
             report(&bots, &record);
         }
     });

@@ -113,10 +113,16 @@ const FORGET: &str = "WITH own AS (
      files AS (DELETE FROM attachments USING own WHERE attachments.session = own.session)
      SELECT count(*) FROM own";
 
-/// Selects the sessions with messages that wait and with turns that have not ended, unless another host is alive that owns them, or
+/// Selects the sessions with messages that wait and with turns of listed chats that have not ended, unless another host is alive that owns them, or
 /// they need the files of another host.
 const UNFINISHED: &str =
-    "SELECT session FROM (SELECT session FROM waiting_sessions UNION SELECT session FROM unended_turns) AS unfinished
+    "SELECT session FROM (
+         SELECT session FROM waiting_sessions
+         UNION SELECT session FROM unended_turns WHERE NOT EXISTS (
+             SELECT 1 FROM session_parts parts WHERE parts.session = unended_turns.session AND parts.part = 'chats'
+                 AND parts.value <> '[]' AND strpos(parts.value, '\"uri\":' || to_json(unended_turns.chat)::text) = 0
+         )
+     ) AS unfinished
      WHERE NOT EXISTS (
          SELECT 1 FROM session_heads heads LEFT JOIN host ON host.incarnation = heads.owner
          WHERE heads.session = unfinished.session AND (

@@ -6,7 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ostler_contract::http::Uri;
 use ostler_contract::points::Collection;
-use ostler_contract::{JsonObject, Slug, Thrown, Value, json};
+use ostler_contract::read::Read;
+use ostler_contract::{JsonObject, PluginHost, Slug, Thrown, Value, json};
 use tokio::sync::Semaphore;
 
 use crate::at_last::{read_at_last, remove_at_last};
@@ -23,6 +24,11 @@ use crate::turn::Ended;
 const AT_ONCE: usize = 64;
 /// The pauses before a callback that could not be stored or removed is stored or removed again.
 const AGAIN: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
+
+/// The field of a record with the run of the host of a cluster that posts it.
+const HELD_BY: &str = "heldBy";
+/// How often a host of a cluster looks for callbacks that another one left. A lost host's sessions have moved by then.
+const LOOK: Duration = Duration::from_secs(30);
 
 /// A pending callback.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,14 +70,15 @@ impl ClaimedCallback {
 /// The callbacks.
 #[derive(Debug)]
 pub(crate) struct Callbacks {
+    host: PluginHost,
     records: Collection,
     claims: Claims,
     posting: Semaphore,
 }
 
 impl Callbacks {
-    pub fn new(records: Collection) -> Self {
-        Self { records, claims: Claims::default(), posting: Semaphore::new(AT_ONCE) }
+    pub fn new(host: PluginHost, records: Collection) -> Self {
+        Self { host, records, claims: Claims::default(), posting: Semaphore::new(AT_ONCE) }
     }
 
     /// Claims a callback; `None` if a task has it.
@@ -87,6 +94,9 @@ impl Callbacks {
         });
         if let Some(session) = &callback.session {
             record["session"] = session.as_str().into();
+        }
+        if let Some(run) = self.host.incarnation()? {
+            record[HELD_BY] = run.into();
         }
         if let Some(next) = callback.next {
             record["next"] = next.to_string().into();
@@ -135,11 +145,52 @@ impl Webhook {
 
     /// Continues the callbacks of an earlier start, except those of its unconfirmed turns.
     pub(crate) async fn resume_callbacks(self: &Arc<Self>) {
-        let list = || async { self.callbacks.records.list.call(()).await.into() };
-        for record in read_at_last(&self.host, "the callbacks of an earlier start", list).await {
+        let list = || async { self.callbacks.records.list.read(()).await };
+        let stored = read_at_last(&self.host, "the callbacks of an earlier start", list).await;
+        self.continue_callbacks(stored).await;
+    }
+
+    /// Continues the callbacks of hosts of the cluster that are lost, for as long as this one runs.
+    pub(crate) async fn take_over_callbacks(self: Arc<Self>) {
+        let (webhook, mut said) = (Arc::downgrade(&self), None);
+        drop(self);
+        while let Some(webhook) = webhook.upgrade()
+            && matches!(webhook.host.incarnation(), Ok(Some(_)))
+        {
+            match webhook.callbacks.records.list.read(()).await {
+                Read::Known(stored) => {
+                    said = None;
+                    webhook.continue_callbacks(stored).await;
+                }
+                Read::Unknown(why) => {
+                    if said.as_ref() != Some(&why) {
+                        let what = "the callbacks that other hosts left could not be read";
+                        let _ = webhook.host.log(format!("{what}: {why}; trying again"));
+                    }
+                    said = Some(why);
+                }
+            }
+            drop(webhook);
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn continue_callbacks(self: &Arc<Self>, stored: Vec<JsonObject>) {
+        for record in stored {
             // A callback of a concurrent call is not from an earlier start.
             let callback = read(&record).and_then(|callback| self.callbacks.claim(callback));
             let Some(mut callback) = callback else { continue };
+            let from = record.get(HELD_BY).and_then(Value::as_str).map(str::to_owned);
+            if let Ok(Some(own)) = self.host.incarnation() {
+                let session = callback.callback.session.clone().unwrap_or_default();
+                // One that cannot be decided is looked at again.
+                if !self.host.takes_over(from.clone(), session).await.unwrap_or(false) {
+                    continue;
+                }
+                if from.is_some_and(|from| from != own) {
+                    self.store_callback(&mut callback).await;
+                }
+            }
             callback.assume_stored();
             let webhook = self.clone();
             tokio::spawn(async move {

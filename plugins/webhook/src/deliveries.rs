@@ -314,8 +314,8 @@ impl Deliveries {
                 continue;
             }
             if !loaded {
-                let list = self.records.get.call((endpoint.clone(),)).await?;
-                let rows = self.records.find.call((rows_of(&endpoint),)).await?;
+                let list = self.records.get.read((endpoint.clone(),)).await.known()?;
+                let rows = self.records.find.read((rows_of(&endpoint),)).await.known()?;
                 self.load(&endpoint, list.as_ref(), rows);
             }
             if let Some((record, replaced)) = self.take(&endpoint) {
@@ -384,7 +384,7 @@ impl Deliveries {
         for (turn, said) in &new.callbacks {
             let mut wanted = rows_of(endpoint);
             wanted.insert("turn".to_owned(), turn.as_str().into());
-            for mut row in self.records.find.call((wanted,)).await? {
+            for mut row in self.records.find.read((wanted,)).await.known()? {
                 row.insert("callback".to_owned(), said.as_str().into());
                 self.records.put.call((row,)).await?;
             }
@@ -394,8 +394,8 @@ impl Deliveries {
 
     /// Removes the oldest rows beyond the limits. Turns the list of a host with files or of an earlier version into rows.
     async fn prune(&self, endpoint: &str) -> Result<(), Thrown> {
-        let list = self.records.get.call((endpoint.to_owned(),)).await?;
-        let rows = self.records.find.call((rows_of(endpoint),)).await?;
+        let list = self.records.get.read((endpoint.to_owned(),)).await.known()?;
+        let rows = self.records.find.read((rows_of(endpoint),)).await.known()?;
         if list.is_some() {
             let is_row = |row: &JsonObject| rows.iter().any(|one| one.get("id") == row.get("id"));
             let RecordedCalls { accepted, refused, .. } = RecordedCalls::of(list.as_ref(), Vec::new());

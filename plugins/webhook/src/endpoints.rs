@@ -24,7 +24,7 @@ impl Endpoints {
 
     /// Returns the valid endpoint of an id, if any.
     pub async fn get(&self, id: &Slug) -> Read<Option<Arc<Endpoint>>> {
-        let record = match self.records.get.call((id.to_string(),)).await.into() {
+        let record = match self.records.get.read((id.to_string(),)).await {
             Read::Known(Some(record)) => record,
             Read::Known(None) => {
                 self.forget(id);

@@ -159,7 +159,7 @@ fn apply(host: &PluginHost, options: &Options, unconfirmed: usize) -> Result<(),
         endpoints,
         connection: HostConnection::new(host.clone()),
         threads: Threads::new(collection(THREADS)?),
-        callbacks: Callbacks::new(collection(CALLBACKS)?),
+        callbacks: Callbacks::new(host.clone(), collection(CALLBACKS)?),
         unconfirmed: UnconfirmedTurns::new(host.clone(), collection(UNCONFIRMED)?, unconfirmed),
         deliveries: Arc::new(Deliveries::new(collection(DELIVERIES)?, store.clone())),
         repeats: Arc::new(Repeats::new(collection(REPEATS)?)),
@@ -197,7 +197,8 @@ async fn resume(webhook: Arc<Webhook>) {
     // First, so that each of them has its callback.
     webhook.resume_unconfirmed().await;
     webhook.resume_callbacks().await;
-    let chats = || async { webhook.threads.chats().await.into() };
+    tokio::spawn(webhook.clone().take_over_callbacks());
+    let chats = || async { webhook.threads.chats().await };
     for chat in read_at_last(&webhook.host, "the chats of an earlier start", chats).await {
         webhook.connection.load(&chat).await;
     }
@@ -217,9 +218,9 @@ fn iso(at: jiff::Timestamp) -> String {
 fn report_edits(host: &PluginHost, records: &Collection, endpoints: Arc<Endpoints>) -> Result<(), Thrown> {
     let (changed, read) = (host.clone(), records.get.clone());
     records.watch.call((Call::new(move |(change,): (RecordChange,)| {
-        let (host, record, endpoints) = (changed.clone(), read.call((change.id.clone(),)), endpoints.clone());
+        let (host, record, endpoints) = (changed.clone(), read.read((change.id.clone(),)), endpoints.clone());
         async move {
-            match record.await? {
+            match record.await.known()? {
                 Some(record) => report(&host, &change.id, &record),
                 None => Slug::parse(&change.id).iter().for_each(|id| endpoints.forget(id)),
             }
@@ -228,7 +229,7 @@ fn report_edits(host: &PluginHost, records: &Collection, endpoints: Arc<Endpoint
     }),))?;
     let (host, list) = (host.clone(), records.list.clone());
     tokio::spawn(async move {
-        let records = || async { list.call(()).await.into() };
+        let records = || async { list.read(()).await };
         for record in read_at_last(&host, "the endpoints", records).await {
             let id = record.get("id").and_then(|id| id.as_str()).unwrap_or_default().to_owned();
             report(&host, &id, &record);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ostler_contract::http::StatusCode;
 use ostler_contract::points::Collection;
+use ostler_contract::read::{Read, Unknown};
 use ostler_contract::shared_runs::{EventRuns, NewRecord, Once};
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use tokio::sync::OwnedMutexGuard;
@@ -47,6 +48,8 @@ pub(crate) enum Delivered {
     Again(Answer),
     /// A new one.
     First(Box<First>),
+    /// The answers cannot be read, so it can be one or the other.
+    Unknown(Unknown),
 }
 
 /// A delivery that is handled for the first time. If it is dropped without an answer, the next one is the first.
@@ -76,7 +79,7 @@ impl Repeats {
     /// if that was not possible.
     ///
     /// # Errors
-    /// The answers cannot be read or stored.
+    /// The answer to the first one cannot be stored.
     pub async fn enter(
         self: &Arc<Self>,
         endpoint: &str,
@@ -101,7 +104,11 @@ impl Repeats {
             self.unstored().remove(&id);
             return Ok(Delivered::Again(answer));
         }
-        match self.answer_of(&id).await? {
+        let answer = match self.answer_of(&id).await {
+            Read::Known(answer) => answer,
+            Read::Unknown(why) => return Ok(Delivered::Unknown(why)),
+        };
+        match answer {
             Some(answer) => Ok(Delivered::Again(answer)),
             None if self.unstored().len() >= MOST_UNSTORED => Err(Thrown::new(format_args!(
                 "the answers to {MOST_UNSTORED} earlier deliveries are not stored yet"
@@ -111,12 +118,16 @@ impl Repeats {
     }
 
     /// Returns the answer to a delivery. Waits for the one of another host that handles it now.
-    async fn answer_of(&self, id: &str) -> Result<Option<Answer>, Thrown> {
+    async fn answer_of(&self, id: &str) -> Read<Option<Answer>> {
         let begun = Instant::now();
         loop {
-            let Some(record) = self.records.get.call((id.to_owned(),)).await? else { return Ok(None) };
+            let record = match self.records.get.read((id.to_owned(),)).await {
+                Read::Known(Some(record)) => record,
+                Read::Known(None) => return Read::Known(None),
+                Read::Unknown(why) => return Read::Unknown(why),
+            };
             if !is_undecided(&record) || begun.elapsed() >= DECISION {
-                return Ok(read(&record));
+                return Read::Known(read(&record));
             }
             tokio::time::sleep(AGAIN).await;
         }
@@ -160,7 +171,7 @@ impl First {
 
     /// Returns the answer to a delivery that another host handled first.
     pub async fn repeated(&self) -> Result<Answer, Thrown> {
-        let answer = self.repeats.answer_of(&self.id).await?;
+        let answer = self.repeats.answer_of(&self.id).await.known()?;
         answer.ok_or_else(|| {
             Thrown::new("another host handles this delivery and did not answer yet; send it again")
         })
@@ -209,7 +220,7 @@ impl First {
 
     async fn stored_so_far(&self) -> Result<VecDeque<String>, Thrown> {
         let of_endpoint = JsonObject::from_iter([("endpoint".to_owned(), self.endpoint.as_str().into())]);
-        let mut records = self.repeats.records.find.call((of_endpoint,)).await?;
+        let mut records = self.repeats.records.find.read((of_endpoint,)).await.known()?;
         let text = |record: &JsonObject, field: &str| {
             record.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
         };

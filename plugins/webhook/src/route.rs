@@ -268,6 +268,12 @@ impl Webhook {
                     return Ok(answer);
                 }
                 Delivered::First(first) => Some(first),
+                Delivered::Unknown(why) => {
+                    let what = format!("cannot tell whether a delivery is repeated: {why}");
+                    self.say_once_a_minute(&endpoint.id, &what);
+                    seen.why = Some(why.to_string());
+                    return Ok(Refusal::Unread.into());
+                }
             },
             None => None,
         };

@@ -189,7 +189,9 @@ impl StoredBodies {
     }
 
     async fn stored(&self, delivery: &str) -> Result<Option<Stored>, Thrown> {
-        let Some(record) = self.bodies.get.call((delivery.to_owned(),)).await? else { return Ok(None) };
+        let Some(record) = self.bodies.get.read((delivery.to_owned(),)).await.known()? else {
+            return Ok(None);
+        };
         let text = |field: &str| record.get(field).and_then(Value::as_str).map(str::to_owned);
         let read = || {
             let (endpoint, sealed) = (text("endpoint")?, text("sealed")?);
@@ -202,7 +204,7 @@ impl StoredBodies {
     /// for a body without a row. Reads only such bodies.
     pub async fn reconcile(&self) -> Result<(), Thrown> {
         let mut writing = self.writing.lock().await;
-        let mut bodies: BTreeSet<String> = self.bodies.ids.call(()).await?.into_iter().collect();
+        let mut bodies: BTreeSet<String> = self.bodies.ids.read(()).await.known()?.into_iter().collect();
         // Another host may be storing the body of a newer row.
         let recent = match self.store.is_shared() {
             true => Timestamp::now().checked_sub(STORING).map_err(Thrown::new)?,
@@ -258,7 +260,7 @@ impl StoredBodies {
 
     /// The endpoints with bodies.
     async fn endpoints(&self) -> Result<BTreeSet<String>, Thrown> {
-        let records = self.index.list.call(()).await?;
+        let records = self.index.list.read(()).await.known()?;
         let endpoint = |record: &JsonObject| {
             record.get("endpoint").or(record.get("id")).and_then(Value::as_str).map(str::to_owned)
         };
@@ -269,8 +271,8 @@ impl StoredBodies {
         if let Some(index) = known.get(endpoint) {
             return Ok(index.clone());
         }
-        let list = self.index.get.call((endpoint.to_owned(),)).await?;
-        let records = self.index.find.call((rows_of(endpoint),)).await?;
+        let list = self.index.get.read((endpoint.to_owned(),)).await.known()?;
+        let records = self.index.find.read((rows_of(endpoint),)).await.known()?;
         let ids = records.iter().filter_map(|record| record.get("id")?.as_str().map(str::to_owned)).collect();
         let rows = listed_bodies(list.as_ref(), records).into_iter();
         Ok(Index {

@@ -1,9 +1,10 @@
 //! Threads of an endpoint's callers. Every thread of an endpoint contains the session and chat of the endpoint.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 
 use ostler_contract::points::Collection;
+use ostler_contract::read::Read;
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use tokio::sync::Mutex;
 
@@ -47,7 +48,7 @@ impl Threads {
             let order = self.rewrite(endpoint, chat).await?;
             *known = Some(Known { chat: chat.clone(), order });
         }
-        let there = self.records.get.call((id.clone(),)).await?;
+        let there = self.records.get.read((id.clone(),)).await.known()?;
         if there.is_some_and(|record| holds(&record, chat)) {
             return Ok(());
         }
@@ -71,7 +72,7 @@ impl Threads {
     /// Sets the chat of every thread of an endpoint; returns their ids, oldest first.
     async fn rewrite(&self, endpoint: &str, chat: &Chat) -> Result<VecDeque<String>, Thrown> {
         let of_endpoint = JsonObject::from_iter([("endpoint".to_owned(), endpoint.into())]);
-        let mut records = self.records.find.call((of_endpoint,)).await?;
+        let mut records = self.records.find.read((of_endpoint,)).await.known()?;
         let text = |record: &JsonObject, field: &str| {
             record.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
         };
@@ -88,15 +89,12 @@ impl Threads {
     }
 
     /// Returns the chats of all threads.
-    pub async fn chats(&self) -> Result<Vec<String>, Thrown> {
-        let records = self.records.list.call(()).await?;
-        let mut chats: Vec<String> = records
-            .iter()
-            .filter_map(|record| record.get("chat").and_then(Value::as_str).map(str::to_owned))
-            .collect();
-        chats.sort_unstable();
-        chats.dedup();
-        Ok(chats)
+    pub async fn chats(&self) -> Read<Vec<String>> {
+        self.records.list.read(()).await.map(|records| {
+            let chat = |record: &JsonObject| record.get("chat").and_then(Value::as_str).map(str::to_owned);
+            let chats: BTreeSet<String> = records.iter().filter_map(chat).collect();
+            chats.into_iter().collect()
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ostler_contract::budget::Charge;
 use ostler_contract::http::Uri;
 use ostler_contract::points::Collection;
+use ostler_contract::read::Read;
 use ostler_contract::{Budget, JsonObject, PluginHost, Slug, Thrown, Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -231,7 +232,7 @@ impl Webhook {
 
     /// Continues the unconfirmed turns of an earlier start. Afterwards their callbacks are claimed.
     pub(crate) async fn resume_unconfirmed(self: &Arc<Self>) {
-        let list = || async { self.unconfirmed.records.list.call(()).await.into() };
+        let list = || async { self.unconfirmed.records.list.read(()).await };
         let name = self.host.facts().host_name.clone();
         for record in read_at_last(&self.host, "the unconfirmed turns of an earlier start", list).await {
             let Some((turn, message)) = read(&record, &name) else { continue };
@@ -352,16 +353,16 @@ impl Webhook {
         let Record { claim, storing } = &claimed.record;
         let is_written = storing.as_ref().is_none_or(JoinHandle::is_finished);
         let Some(charge) = self.unconfirmed.memory.try_take(claimed.size) else { return Recall::NotNow };
-        match self.unconfirmed.records.get.call((claim.id().to_owned(),)).await {
-            Ok(Some(mut record)) => match record.remove("message") {
+        match self.unconfirmed.records.get.read((claim.id().to_owned(),)).await {
+            Read::Known(Some(mut record)) => match record.remove("message") {
                 Some(message) => {
                     claimed.message = Some((message, charge));
                     Recall::Found
                 }
                 None => Recall::Lost,
             },
-            Ok(None) if is_written => Recall::Lost,
-            Ok(None) | Err(_) => Recall::NotNow,
+            Read::Known(None) if is_written => Recall::Lost,
+            Read::Known(None) | Read::Unknown(_) => Recall::NotNow,
         }
     }
 

@@ -99,7 +99,8 @@ pub struct ChatAbilities {
     pub side_chat: bool,
 }
 
-/// What a backend offers, requested once at the start.
+/// What a backend offers, requested at the start, and again when one of its conversations has begun or reports a setting that its
+/// session does not have.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Cross)]
 #[cross(data)]
 pub struct Offered {

@@ -2,7 +2,7 @@
 
 use ostler_contract_derive::Cross;
 use ostler_protocol::JsonObject;
-use ostler_protocol::wire::state::Turn;
+use ostler_protocol::wire::state::{Turn, UsageInfo};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -53,9 +53,9 @@ pub struct SessionStore {
     pub session_of_chat: Option<Call<fn(chat: String) -> Option<String>>>,
     /// The ids of the sessions with `draft`.
     pub drafts: Option<Call<fn() -> Vec<String>>>,
-    /// The ids of the sessions with a chat that has `queued` or `starting`, or with a turn that is `unended`. After its start the
-    /// host sends the messages to their agents, and lists the turns as failed; in a cluster, also when another host is lost.
-    /// Sessions that another host is serving can be omitted. Without it, all this waits until somebody uses the session.
+    /// The ids of the sessions with a chat that has `queued` or `starting`, or with a turn that is `unended` in a chat that the
+    /// list of chats, if there is one, contains. After its start the host sends the messages to their agents, and lists the turns
+    /// as failed; in a cluster, also when another host is lost. Sessions that another host is serving can be omitted. Without it, all this waits until somebody uses the session.
     pub waiting: Option<Call<fn() -> Vec<String>>>,
     /// The number of sessions. Without it, the host counts `sessions()`.
     pub count: Option<Call<fn() -> u64>>,
@@ -382,9 +382,12 @@ pub struct KeptTurn {
     /// stores can look for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unended: bool,
-    /// In a turn that has not ended: whether the usage that it has was charged before, because the turn goes on after it failed.
+    /// In a turn that has not ended: the part of its usage that was charged before, because the turn goes on after it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged_usage: Option<UsageInfo>,
+    /// Whether the end of the host broke it and a start has recorded that. Turns that an earlier version broke do not have it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub charged: bool,
+    pub broken: bool,
     /// The sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,

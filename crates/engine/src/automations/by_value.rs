@@ -13,6 +13,7 @@ use ring::digest::{Context, SHA256};
 use super::Automations;
 use super::catalogue::CatalogueEntry;
 use super::order::Order;
+use super::starting::Unstarted;
 use crate::core::tasks;
 use crate::core::titles::tidy_title;
 use crate::sessions::SessionEntry;
@@ -39,8 +40,10 @@ impl Automations {
         id: &str,
         entry: &CatalogueEntry,
         order: &Order,
-    ) -> Result<Option<Arc<SessionEntry>>, String> {
-        let failed = |why: Unknown| format!("the session of this {} could not be read: {why}", order.by);
+    ) -> Result<Option<Arc<SessionEntry>>, Unstarted> {
+        let failed = |why: Unknown| {
+            Unstarted::Unread(format!("the session of this {} could not be read: {why}", order.by))
+        };
         let Some(values) = self.values().await.map_err(failed)? else { return Ok(None) };
         let record = values.get.read(limit::STORE, (record_id(id, order),)).await.known().map_err(failed)?;
         let session = record.as_ref().and_then(|record| uri::session_id(record.get("session")?.as_str()?));

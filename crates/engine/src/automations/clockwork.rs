@@ -214,7 +214,12 @@ impl Automations {
         let changes =
             AutomationDefinitionPatch { enabled: Some(false), ..AutomationDefinitionPatch::default() };
         match store.update.within(limit::STORE, (id.to_owned(), changes)).await {
-            Ok(kept) => self.keep_entry(kept, None).await,
+            Ok(kept) => {
+                self.core.log.warn(format_args!(
+                    "automation {id} is disabled because its time is over; to enable it again: ostler automation enable {id}"
+                ));
+                self.keep_entry(kept, None).await;
+            }
             Err(why) => self
                 .core
                 .log

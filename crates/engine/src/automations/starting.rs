@@ -1,6 +1,7 @@
 //! Starts a run: authorizes it for its owner and sends its message to a session.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_contract::events::Event;
 use ostler_contract::owner::Owner;
@@ -54,9 +55,25 @@ fn no_message(definition: &AutomationDefinition) -> String {
     }
 }
 
-/// Why a run cannot start whose session could not be read.
-fn unread(why: &Unknown) -> String {
-    format!("its session could not be read: {why}")
+/// The pauses before a run is started again whose session could not be read.
+const AGAIN: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(15), Duration::from_secs(60)];
+
+/// Why a run did not start.
+pub(super) enum Unstarted {
+    /// It cannot start.
+    Refused(String),
+    /// The session in which it continues could not be read, so it may be able to start later.
+    Unread(String),
+}
+
+impl From<String> for Unstarted {
+    fn from(why: String) -> Self {
+        Self::Refused(why)
+    }
+}
+
+fn unread(why: &Unknown) -> Unstarted {
+    Unstarted::Unread(format!("its session could not be read: {why}"))
 }
 
 impl Automations {
@@ -68,10 +85,26 @@ impl Automations {
             .raise(Event::AutomationFire { automation: run.automation.clone(), run: run.resource.clone() });
         let span = traces::run(&run.resource, &run.automation);
         self.runs.lock().spans.insert(run.resource.clone(), span.clone());
-        let mut next = Some(run);
+        let (mut next, mut pauses) = (Some(run), AGAIN.into_iter());
         while let Some(run) = next {
             let losses = self.core.storage_losses();
-            let Err(why) = self.start_run(&run).instrument(span.clone()).await else { return };
+            let why = match self.start_run(&run).instrument(span.clone()).await {
+                Ok(()) => return,
+                Err(Unstarted::Refused(why)) => why,
+                Err(Unstarted::Unread(why)) => match pauses.next() {
+                    Some(pause) => {
+                        let seconds = pause.as_secs();
+                        self.core.log.warn(format_args!(
+                            "{resource} of {} could not start: {why}; trying again in {seconds} seconds",
+                            run.automation
+                        ));
+                        tokio::time::sleep(pause).await;
+                        next = self.run_once_storable(resource).await;
+                        continue;
+                    }
+                    None => why,
+                },
+            };
             self.core.log.warn(format_args!("{resource} of {} could not start: {why}", run.automation));
             if self.core.storage_losses() == losses && self.core.lost_storage().is_none() {
                 return self.settle_run(resource, "failed", Some(why)).await;
@@ -98,14 +131,14 @@ impl Automations {
         }
     }
 
-    async fn start_run(self: &Arc<Self>, run: &AutomationRunState) -> Result<(), String> {
+    async fn start_run(self: &Arc<Self>, run: &AutomationRunState) -> Result<(), Unstarted> {
         let id = uri::automation_id(&run.automation).unwrap_or_default();
         let entry = self.entry(id).ok_or_else(|| none(&run.automation))?;
         self.may_start(entry.owner.as_deref())?;
         let definition = &entry.wire.definition;
         let settings = &entry.settings;
         if self.has_no_message(&entry, run) {
-            return Err(no_message(definition));
+            return Err(no_message(definition).into());
         }
         let order = Order::of_run(run).filter(|order| order.session && !settings.pinned);
         let continued = match &order {
@@ -149,7 +182,7 @@ impl Automations {
                         return Ok(());
                     }
                 }
-                said => return said,
+                said => return said.map_err(Unstarted::Refused),
             }
         }
         // The policies were checked for the session to continue; a new one may have another backend.
@@ -160,7 +193,7 @@ impl Automations {
             None if settings.pinned => self.pin(id, &session.uri).await,
             None => {}
         }
-        self.say(&turn, &session, allowed).await
+        self.say(&turn, &session, allowed).await.map_err(Unstarted::Refused)
     }
 
     /// Whether the message of a run has neither text nor attachments.
@@ -223,7 +256,7 @@ impl Automations {
         &self,
         entry: &CatalogueEntry,
         run: &AutomationRunState,
-    ) -> Result<Option<Arc<SessionEntry>>, String> {
+    ) -> Result<Option<Arc<SessionEntry>>, Unstarted> {
         let Some(session) = run.primary_session.as_ref() else { return Ok(None) };
         // Another host may have it.
         let session = self.sessions.session_at_here(session).await.known().map_err(|why| unread(&why))?;

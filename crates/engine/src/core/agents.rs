@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::core::shared::Core;
 use ostler_contract::limit;
-use ostler_contract::points::{Agent, Tool};
+use ostler_contract::points::{Agent, Offered, Tool};
 use ostler_contract::registry::{Owned, Registry};
 use ostler_protocol::wire::state::{
     AgentCapabilities, AgentInfo, MultipleChatsCapability, MultipleWorkingDirectoriesCapability,
@@ -68,14 +68,13 @@ impl Core {
         if answers.is_empty() {
             return;
         }
+        let mut known = self.offered.write();
         let mut agents = self.root.agents();
         for (provider, offered) in answers {
-            let Some(info) = agents.iter_mut().find(|info| info.provider == provider) else { continue };
             match offered {
                 Ok(offered) => {
-                    info.models = offered.models.iter().map(|model| model.listed(&provider)).collect();
-                    info.customizations.clone_from(&offered.customizations);
-                    self.offered.write().insert(provider, offered);
+                    show(&mut agents, &provider, &offered);
+                    known.insert(provider, offered);
                 }
                 Err(why) => {
                     self.log.warn(format_args!("backend {provider} could not say what it offers: {why}"))
@@ -83,6 +82,36 @@ impl Core {
             }
         }
         self.root.set_agents(&self.fanout, agents);
+    }
+
+    /// Requests the description of a backend again, and publishes it if it has changed: some know it once a session has begun.
+    pub(crate) async fn probe_again(&self, agent: &Agent) {
+        let Some(probe) = &agent.probe else { return };
+        let offered = match probe.within(limit::BACKEND_PROBE, ()).await {
+            Ok(offered) => offered,
+            Err(why) => {
+                let provider = &agent.provider;
+                return self.log.warn(format_args!("backend {provider} could not say what it offers: {why}"));
+            }
+        };
+        let provider = agent.provider.to_string();
+        // Locked until it is published, so that no other backend's description is lost.
+        let mut known = self.offered.write();
+        if known.get(&provider) == Some(&offered) {
+            return;
+        }
+        let mut agents = self.root.agents();
+        show(&mut agents, &provider, &offered);
+        known.insert(provider, offered);
+        self.root.set_agents(&self.fanout, agents);
+    }
+}
+
+/// Sets what a backend offers in the list of backends, which has no unlisted ones.
+fn show(agents: &mut [AgentInfo], provider: &str, offered: &Offered) {
+    if let Some(info) = agents.iter_mut().find(|info| info.provider == provider) {
+        info.models = offered.models.iter().map(|model| model.listed(provider)).collect();
+        info.customizations.clone_from(&offered.customizations);
     }
 }
 

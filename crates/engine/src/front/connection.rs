@@ -4,7 +4,7 @@
 mod identity;
 mod leaving;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use futures::future::BoxFuture;
@@ -72,8 +72,8 @@ struct State {
     client: Option<Introduced>,
     /// The canonical URIs by the URIs from the client's requests.
     subscriptions: HashMap<String, String>,
-    /// The sessions in which it said that it is active, subscribed or not.
-    active_in: HashSet<String>,
+    /// The sessions in which it said that it is active, subscribed or not, with the memory charged for each.
+    active_in: HashMap<String, Charge>,
     /// Tokens of the connection, by resource.
     credentials: BTreeMap<String, String>,
     /// How often each resource received a token, so that the expiry of an earlier one has no effect.
@@ -145,7 +145,7 @@ impl Connection {
                 signed_in_by: Credential::default(),
                 client: None,
                 subscriptions: HashMap::new(),
-                active_in: HashSet::new(),
+                active_in: HashMap::new(),
                 credentials: BTreeMap::new(),
                 given: BTreeMap::new(),
                 closed: false,
@@ -515,7 +515,11 @@ impl Client for Connection {
     }
 
     fn is_active_in(&self, session: &str) -> bool {
-        self.state.lock().active_in.contains(session)
+        self.state.lock().active_in.contains_key(session)
+    }
+
+    fn leaves(&self, session: &str) {
+        self.acts_no_more_in(session);
     }
 
     fn wants(&self, spelled: &str) -> bool {

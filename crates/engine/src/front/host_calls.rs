@@ -30,7 +30,7 @@ use crate::core::stage::Stage;
 use crate::core::tasks;
 use crate::core::weak::upgraded;
 use crate::front::Front;
-use crate::sessions::NewSession;
+use crate::sessions::{NewSession, ask};
 use crate::users::principal::Principal;
 
 /// The host object of plugins, which does not keep the host alive.
@@ -295,6 +295,17 @@ impl HostCalls for PluginHostCalls {
         Ok(self.front()?.core.lost_storage())
     }
 
+    fn incarnation(&self, _: &Caller) -> Result<Option<String>, Thrown> {
+        Ok(self.front()?.core.cluster().map(|cluster| cluster.incarnation()))
+    }
+
+    fn takes_over(&self, _: &Caller, from: Option<String>, session: String) -> Pending<bool> {
+        match self.front() {
+            Ok(front) => Box::pin(async move { takes_over(&front, from, &session).await }),
+            Err(why) => ready(Err(why)),
+        }
+    }
+
     fn join_users(&self, caller: &Caller, store: Arc<dyn UsersStore>) -> Result<(), Thrown> {
         match self.front()?.core.join_users(store) {
             true => Ok(()),
@@ -363,6 +374,26 @@ async fn session_of(front: &Front, uri: &str) -> Result<Option<FoundSession>, Th
             Ok(found
                 .map(|entry| FoundSession { provider: entry.provider.clone(), owner: entry.owner.clone() }))
         }
+    }
+}
+
+/// Whether this host continues work about a session. In a cluster, a session has one owner at a time.
+async fn takes_over(front: &Front, from: Option<String>, session: &str) -> Result<bool, Thrown> {
+    let Some(cluster) = front.core.cluster() else { return Ok(true) };
+    let own = cluster.incarnation();
+    if from.as_ref() == Some(&own) {
+        return Ok(true);
+    }
+    let hosts = ask(cluster.hosts()).await?;
+    let alive = || hosts.iter().filter(|host| host.is_alive).map(|host| &host.incarnation);
+    if from.is_some_and(|from| alive().any(|host| *host == from)) {
+        return Ok(false);
+    }
+    match front.sessions.session_at(session).await {
+        Read::Known(Some(_)) => Ok(true),
+        Read::Known(None) => Ok(alive().min() == Some(&own)),
+        Read::Unknown(Unknown(why)) if SessionElsewhere::is(&why) => Ok(false),
+        Read::Unknown(why) => Err(why.into()),
     }
 }
 

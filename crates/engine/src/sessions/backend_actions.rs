@@ -20,6 +20,7 @@ use super::deferred::DeferredPart;
 use super::mailbox::{ToSession, WorkerOpened};
 use super::turns::{request_of, worker_uri};
 use crate::core::refusals::already_exists;
+use crate::usage::Taken;
 
 impl Actor {
     /// Handles one emitted action.
@@ -77,7 +78,10 @@ impl Actor {
                 self.withdraw_call(at, &call);
                 self.sessions.workspace.session_worked(&self.entry.uri);
             }
-            StateAction::ChatUsage(told) => {
+            StateAction::ChatUsage(mut told) => {
+                if let Some(before) = &self.chats[at].charged {
+                    Taken::add_earlier(&mut told.usage, before);
+                }
                 let usage = told.usage.clone();
                 if self.apply_chat(at, StateAction::ChatUsage(told), None) {
                     self.chats[at].unkept = true;
@@ -139,7 +143,11 @@ impl Actor {
                 }
             }
             StateAction::SessionConfigChanged(changed) => {
+                let is_undeclared = self.is_undeclared(&changed);
                 let _ = self.change_config(changed, false, None).await;
+                if is_undeclared {
+                    self.read_settings();
+                }
             }
             StateAction::SessionMetaChanged(changed) => self.change_meta(changed),
             StateAction::SessionChangesetsChanged(_) => {

@@ -9,8 +9,8 @@ use ostler_contract::points::{KeptChat, KeptTurn, Lender, SessionFlags, Starting
 use ostler_protocol::actions::{self, Class};
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::wire::state::{
-    ChatInteractivity, ChatState, ChatSummary, PendingMessage, SessionStatus, ToolResultSubagentContent,
-    Turn, TurnState, UsageInfo,
+    ChatInteractivity, ChatState, ChatSummary, PendingMessage, ResponsePart, SessionStatus,
+    ToolResultSubagentContent, Turn, TurnState, UsageInfo,
 };
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -18,6 +18,7 @@ use tracing::Span;
 
 use super::backend::Backend;
 use super::size::Size;
+use super::store_writes::HOST_STOPPED;
 use super::stored_end::StoredEnd;
 use super::storing::Before;
 use super::summary::{ACTIVITY, flags_in, marks};
@@ -81,7 +82,8 @@ pub(super) struct Chat {
     pub end: StoredEnd,
     /// The usage already recorded for the running turn, if usage is recorded per report.
     pub counted: Option<Box<(String, Taken)>>,
-    /// The usage of the running turn that was recorded when it failed before it was continued.
+    /// The usage of the running turn that was recorded when it failed before it was continued. Its backend reports what it uses
+    /// from there on.
     pub charged: Option<Box<UsageInfo>>,
     /// When the running turn was last stored.
     pub kept_at: Instant,
@@ -267,7 +269,7 @@ impl Chat {
 
     /// Restores the chat from the store.
     pub fn restore(&mut self, kept: &KeptChat, turns: Vec<KeptTurn>) {
-        let was_killed = turns.last().is_some_and(|turn| turn.unended);
+        let was_killed = turns.last().is_some_and(was_killed);
         for turn in &turns {
             self.record(&turn.turn.id, turn.transcript_id.as_deref());
         }
@@ -387,7 +389,8 @@ impl Chat {
     /// Returns a turn that has ended in its stored form.
     pub fn kept_turn(&self, turn: Turn, sender: Option<String>) -> KeptTurn {
         let transcript_id = self.recorded.get(&turn.id).cloned();
-        KeptTurn { sender, transcript_id, turn, unended: false, charged: false }
+        let broken = is_broken_by_host(&turn);
+        KeptTurn { sender, transcript_id, turn, unended: false, charged_usage: None, broken }
     }
 
     /// Adds a copy of another chat's turns up to one of them, as the backend names them, and of the hidden context that they have.
@@ -524,6 +527,17 @@ impl Chat {
             modified_at: None,
         }
     }
+}
+
+/// Whether the host was killed while a turn ran, and no start has recorded that.
+pub(super) fn was_killed(kept: &KeptTurn) -> bool {
+    kept.unended || !kept.broken && is_broken_by_host(&kept.turn)
+}
+
+/// Whether the end of the host broke a turn.
+fn is_broken_by_host(turn: &Turn) -> bool {
+    let last = turn.response_parts.last().filter(|_| turn.state == TurnState::Error);
+    matches!(last, Some(ResponsePart::Error(part)) if part.error.error_type == HOST_STOPPED)
 }
 
 /// Returns when a turn ended, computed as in the reducers.

@@ -26,6 +26,7 @@ use crate::core::refusals::{
 };
 use crate::core::tasks;
 use crate::core::titles::named;
+use crate::usage::Taken;
 
 impl Actor {
     pub(super) async fn chat_action(
@@ -151,8 +152,9 @@ impl Actor {
                     );
                 }
                 self.chats[at].is_given = true;
+                let counted = usage.as_ref().map(|usage| (turn.clone(), Taken::read(usage)));
+                self.chats[at].counted = counted.map(Box::new);
                 self.chats[at].charged = usage.map(Box::new);
-                self.chats[at].counted = None;
                 let kept = self.keep_running_turn(at);
                 self.stored_in(at, before, kept).await;
                 let resumed = self.chats[at].state.active_turn.as_ref();

@@ -2,6 +2,7 @@
 //! nothing is not echoed.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use ostler_protocol::JsonObject;
 use ostler_protocol::actions::{self, Class, Scope};
@@ -25,7 +26,7 @@ use crate::core::refusals::{
 use crate::core::tasks;
 use crate::core::titles::named;
 use crate::sessions::config::refuses;
-use crate::users::clients::ClientIdentity;
+use crate::users::clients::{Client, ClientIdentity};
 use crate::workspace::directories::Directories;
 
 /// The result of an action, with the reason for a rejection.
@@ -40,11 +41,15 @@ pub(super) fn refuse_for_now(why: impl Into<String>) -> Refused {
     Err(Rejection::retryable(why))
 }
 
+/// The action by which a client says that it is active in a session.
+pub(crate) const ACTIVE_CLIENT_SET: &str = "session/activeClientSet";
+
 impl Actor {
     /// Handles one dispatched action.
     pub(super) async fn handle_dispatch(&mut self, dispatch: Dispatch) {
         if let Some(Err(why)) = &dispatch.room {
             self.flush_out();
+            self.withdraw_activity(&dispatch);
             return dispatch.refuse(Rejection::retryable(why), self.core.fanout.seq());
         }
         let mut action = match long_work(dispatch.length, || read(&dispatch, || self.core.clock.iso())) {
@@ -98,9 +103,22 @@ impl Actor {
     /// Sends a rejection with its reason to the sender only.
     pub(super) fn reject(&mut self, dispatch: &Dispatch, why: impl Into<Rejection>) {
         self.flush_out();
+        self.withdraw_activity(dispatch);
         let seq = self.core.fanout.seq();
         let frame = rejection(&dispatch.spelled, &dispatch.action.to_string(), seq, &dispatch.origin, why);
         dispatch.connection.outbox.send(frame);
+    }
+
+    /// Removes what a connection recorded when its client said that it is active here, if the session has refused that.
+    fn withdraw_activity(&self, dispatch: &Dispatch) {
+        let is_active =
+            |client: &Arc<dyn Client>| self.active_clients.iter().any(|active| active.is_of(&**client));
+        if dispatch.row.name == ACTIVE_CLIENT_SET
+            && let Some(client) = self.sessions.access.clients.get(dispatch.connection.id)
+            && !is_active(&client)
+        {
+            client.leaves(&self.entry.uri);
+        }
     }
 
     async fn session_action(&mut self, action: StateAction, origin: Origin, dispatch: &Dispatch) -> Refused {
@@ -135,6 +153,9 @@ impl Actor {
                 self.client_gone(&removed.client_id);
                 if self.apply_session(StateAction::SessionActiveClientRemoved(removed), origin) {
                     self.active_clients_changed();
+                }
+                if let Some(client) = self.sessions.access.clients.get(dispatch.connection.id) {
+                    client.leaves(&self.entry.uri);
                 }
                 Ok(())
             }

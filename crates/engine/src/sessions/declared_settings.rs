@@ -9,7 +9,7 @@ use super::mailbox::ToSession;
 use crate::core::tasks;
 
 impl Actor {
-    /// Reads the settings of the session again, outside its mailbox.
+    /// Reads the settings of the session again, and what its backend offers, outside its mailbox.
     pub(super) fn read_settings(&self) {
         let Some(agent) = self.agent.clone() else { return };
         let (sessions, entry) = (self.sessions.clone(), self.entry.clone());
@@ -21,7 +21,14 @@ impl Actor {
                 }
                 _ => {}
             }
+            sessions.core.probe_again(&agent).await;
         });
+    }
+
+    /// Whether a backend reports a setting that the session does not have.
+    pub(super) fn is_undeclared(&self, changed: &SessionConfigChangedAction) -> bool {
+        let known = self.shared.properties();
+        changed.config.keys().any(|key| known.is_none_or(|known| !known.contains_key(key)))
     }
 
     /// Adds settings that the session does not have. No action changes the schema: clients are sent the new values, if

@@ -100,6 +100,7 @@ pub(crate) use attachments::{content_of, decoded_length, size_of_attachment};
 use awake_limit::Awake;
 pub use bound_tools::{Brought, SessionTools};
 pub use chats::{ChatReady, NewChat};
+pub(crate) use client_actions::ACTIVE_CLIENT_SET;
 use config::Schemas;
 pub(crate) use continuing::continue_unfinished;
 use counts::Counts;

@@ -20,7 +20,7 @@ pub(super) const AGAIN: [Duration; 3] =
     [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(2)];
 
 /// The type of the error of a turn that the end of the host broke.
-const HOST_STOPPED: &str = "hostStopped";
+pub(super) const HOST_STOPPED: &str = "hostStopped";
 
 /// Waits for a write. Returns whether it succeeded.
 pub(super) async fn kept(
@@ -140,8 +140,9 @@ impl Actor {
     ) -> impl Future<Output = bool> + Send + use<> {
         let set_turn = self.core.turn_store().and_then(|store| store.set_turn.as_ref());
         let write = set_turn.map(|set_turn| {
-            let charged = unended && turn.usage.is_some() && turn.usage.as_ref() == chat.charged.as_deref();
-            let turn = KeptTurn { unended, charged, ..chat.kept_turn(turn, chat.sender.clone()) };
+            let kept = chat.kept_turn(turn, chat.sender.clone());
+            let charged_usage = chat.charged.as_deref().filter(|_| unended).cloned();
+            let turn = KeptTurn { unended, charged_usage, broken: kept.broken && !unended, ..kept };
             prompt_work(text_in_turn(&turn.turn.message, &turn.turn.response_parts), || {
                 set_turn.within(limit::STORE, (self.entry.id.clone(), chat.uri.clone(), place as u64, turn))
             })

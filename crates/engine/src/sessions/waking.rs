@@ -12,7 +12,7 @@ use ostler_protocol::wire::state::{ChatInteractivity, Customization, ErrorInfo, 
 use super::SessionEntry;
 use super::actor::{Actor, boxed};
 use super::awake_limit::stay_asleep;
-use super::chat::Chat;
+use super::chat::{Chat, was_killed};
 use super::create::state_of;
 use super::deferred::DeferredPart;
 use super::queue::{Inbox, Mailbox};
@@ -21,6 +21,7 @@ use super::senders::sender_of;
 use crate::core::long_work::prompt_work;
 use crate::core::refusals::{not_loaded, unread};
 use crate::sessions::Sessions;
+use crate::usage::Taken;
 
 /// Loads a sleeping session into memory and serves it.
 pub(super) async fn wake(sessions: Arc<Sessions>, entry: Arc<SessionEntry>, mailbox: Mailbox, inbox: Inbox) {
@@ -69,7 +70,7 @@ async fn woken(
     sessions: Arc<Sessions>,
     entry: Arc<SessionEntry>,
     mailbox: Mailbox,
-    Stored { chats: stored, reported, artifacts }: Stored,
+    Stored { chats: stored, discards, reported, artifacts }: Stored,
 ) -> Box<Actor> {
     let agent = sessions.core.agent(&entry.provider);
     let view = entry.view();
@@ -100,7 +101,7 @@ async fn woken(
     let position = |is: fn(&KeptChat) -> bool| stored.iter().position(|(kept, _)| is(kept));
     let default = position(|kept| kept.default).or_else(|| position(|kept| kept.worker_of.is_none()));
     let numbers: HashMap<String, u64> = stored.iter().map(|(kept, _)| kept.uri.clone()).zip(0..).collect();
-    let (mut chats, mut has_changed, mut is_killed) = (Vec::new(), false, false);
+    let (mut chats, mut has_changed, mut is_killed) = (Vec::new(), discards, false);
     let mut broken = Vec::new();
     for (kept, turns) in stored {
         let number = chats.len() as u64;
@@ -108,9 +109,15 @@ async fn woken(
         let modified = entry.view().summary.modified_at.clone();
         let mut chat = Chat::new(number, kept.uri.clone(), "", modified, audience);
         let at = chats.len();
-        let unended = turns.iter().enumerate().filter(|(_, turn)| turn.unended);
-        broken.extend(unended.map(|(place, turn)| Broken { at, place, charged: turn.charged }));
-        let was_killed = turns.last().is_some_and(|turn| turn.unended);
+        for (place, turn) in turns.iter().enumerate() {
+            if place + 1 == turns.len() && was_killed(turn) {
+                let charged = sessions.charged_before(&entry, &kept.uri, turn).await;
+                broken.push(Broken { at, place, charged });
+            } else if turn.unended {
+                broken.push(Broken { at, place, charged: Taken::default() });
+            }
+        }
+        let was_killed = turns.last().is_some_and(was_killed);
         chat.restore(&kept, turns);
         if let Some(lead) = &kept.worker_of {
             chat.lead = numbers.get(lead).copied();
@@ -156,7 +163,7 @@ async fn woken(
         actor.end_broken(&turn);
     }
     if has_changed {
-        // The host was killed in a turn, or the messages of runs waited, which start anew.
+        // The host was killed in a turn, the messages of runs waited, which start anew, or stored chats are no longer the session's.
         actor.deferred.add(DeferredPart::Chats);
         // Those who list the session have what was stored.
         actor.dirty = true;
@@ -174,13 +181,14 @@ struct Broken {
     at: usize,
     /// The turn.
     place: usize,
-    charged: bool,
+    /// What was charged of it.
+    charged: Taken,
 }
 
 impl Actor {
     /// Charges a turn that had not ended, and stores that it has.
     fn end_broken(&mut self, turn: &Broken) {
-        let &Broken { at, place, charged } = turn;
+        let &Broken { at, place, ref charged } = turn;
         // Another version of ostler may have added turns after it.
         if place + 1 < self.chats[at].state.turns.len() {
             let kept = self.keep_named_turn(at, place);
@@ -189,10 +197,7 @@ impl Actor {
         let chat = &mut self.chats[at];
         let Some(last) = chat.state.turns.last() else { return };
         chat.sender = sender_of(&last.message);
-        if charged {
-            chat.charged = last.usage.clone().map(Box::new);
-        }
-        let charged = self.charge_turn(at);
+        let charged = self.charge_broken(at, charged);
         self.write_unwaited(charged);
         let kept = self.keep_last_turn(at);
         self.write_unwaited(kept);
@@ -202,18 +207,20 @@ impl Actor {
 /// What is stored of a session beside its record.
 struct Stored {
     chats: Vec<(KeptChat, Vec<KeptTurn>)>,
+    /// Whether other chats are listed, which belong to another session, or to workers of chats that are not there.
+    discards: bool,
     reported: Reported,
     artifacts: Option<Value>,
 }
 
 /// Reads what a session needs to wake. Without it, the session would overwrite it.
 async fn stored_state(sessions: &Sessions, entry: &SessionEntry) -> Result<Stored, Thrown> {
-    let (chats, reported, artifacts) = futures::try_join!(
+    let ((chats, discards), reported, artifacts) = futures::try_join!(
         stored_chats(sessions, entry),
         reported(sessions, entry),
         artifacts(sessions, entry)
     )?;
-    Ok(Stored { chats, reported, artifacts })
+    Ok(Stored { chats, discards, reported, artifacts })
 }
 
 impl Sessions {
@@ -241,11 +248,11 @@ async fn artifacts(sessions: &Sessions, entry: &SessionEntry) -> Result<Option<V
     Ok((!artifacts.is_empty()).then_some(Value::Array(artifacts)))
 }
 
-/// Reads the chats of a session, their titles and their turns.
+/// Reads the chats of a session, their titles and their turns. Returns also whether it discards some.
 async fn stored_chats(
     sessions: &Sessions,
     entry: &SessionEntry,
-) -> Result<Vec<(KeptChat, Vec<KeptTurn>)>, Thrown> {
+) -> Result<(Vec<(KeptChat, Vec<KeptTurn>)>, bool), Thrown> {
     let default = KeptChat { uri: entry.default_chat(), default: true, ..KeptChat::default() };
     let mut chats = match sessions.core.session_store() {
         Some(store) => store.chats.read(limit::STORE, (entry.id.clone(),)).await.known()?,
@@ -256,9 +263,12 @@ async fn stored_chats(
     }
     let turns = sessions.core.turn_store().and_then(|store| store.turns.as_ref());
     let mut state = Vec::new();
-    chats.retain(|chat| !chat.closed && sessions.holds(entry, &chat.uri));
+    chats.retain(|chat| !chat.closed);
+    let listed = chats.len();
+    chats.retain(|chat| sessions.holds(entry, &chat.uri));
     let leads: HashSet<String> = chats.iter().map(|chat| chat.uri.clone()).collect();
     chats.retain(|chat| chat.worker_of.as_ref().is_none_or(|lead| leads.contains(lead)));
+    let discards = chats.len() < listed;
     for mut chat in chats {
         let of_chat = || (entry.id.clone(), chat.uri.clone());
         let turns = async {
@@ -279,5 +289,5 @@ async fn stored_chats(
         chat.title = title;
         state.push((chat, turns));
     }
-    Ok(state)
+    Ok((state, discards))
 }

@@ -3,7 +3,7 @@
 use ostler_contract::points::{
     CostFrom, UsageCache, UsageCost, UsageEntry, UsageKind, UsageModel, UsageSource,
 };
-use ostler_contract::{JsonObject, Value};
+use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::names;
 use ostler_protocol::wire::state::UsageInfo;
 
@@ -68,6 +68,85 @@ impl Taken {
         added
     }
 
+    /// Returns what an entry charges.
+    pub(crate) fn charged(entry: &UsageEntry) -> Self {
+        let model = entry.model.as_ref();
+        let cache = model.and_then(|model| model.cache.as_ref());
+        Self {
+            model: None,
+            tokens: [
+                model.and_then(|model| model.input),
+                model.and_then(|model| model.output),
+                cache.and_then(|cache| cache.read),
+                cache.and_then(|cache| cache.write),
+            ],
+            cost: entry.cost.clone(),
+        }
+    }
+
+    /// Adds another usage. Costs in another currency are left out.
+    pub(crate) fn plus(mut self, other: Self) -> Self {
+        for (tokens, more) in self.tokens.iter_mut().zip(other.tokens) {
+            *tokens = added(*tokens, more, u64::saturating_add);
+        }
+        self.cost = match (self.cost, other.cost) {
+            (Some(cost), Some(more)) if cost.currency == more.currency => Some(UsageCost {
+                amount: cost.amount + more.amount,
+                input: added(cost.input, more.input, |a, b| a + b),
+                output: added(cost.output, more.output, |a, b| a + b),
+                ..cost
+            }),
+            (cost, more) => cost.or(more),
+        };
+        self
+    }
+
+    /// Returns the larger of each measure.
+    pub(crate) fn at_least(mut self, least: Self) -> Self {
+        for (tokens, least) in self.tokens.iter_mut().zip(least.tokens) {
+            *tokens = (*tokens).max(least);
+        }
+        self.cost = match (self.cost, least.cost) {
+            (Some(cost), Some(least)) if cost.amount < least.amount => Some(least),
+            (cost, least) => cost.or(least),
+        };
+        self
+    }
+
+    /// Adds what a turn used before it failed and was continued to a report of its backend, which counts from there on.
+    pub(crate) fn add_earlier(report: &mut UsageInfo, earlier: &UsageInfo) {
+        let tokens = |now: Option<i64>, before: Option<i64>| added(now, before, i64::saturating_add);
+        report.input_tokens = tokens(report.input_tokens, earlier.input_tokens);
+        report.output_tokens = tokens(report.output_tokens, earlier.output_tokens);
+        report.cache_read_tokens = tokens(report.cache_read_tokens, earlier.cache_read_tokens);
+        for name in ["cacheWriteTokens", "reasoningTokens"] {
+            let key = names::meta_key(name);
+            let count = |usage: &UsageInfo| usage.meta.as_ref()?.get(&key)?.as_i64();
+            if let Some(before) = count(earlier) {
+                let sum = count(report).unwrap_or_default().saturating_add(before);
+                report.meta.get_or_insert_default().insert(key, sum.into());
+            }
+        }
+        let key = names::meta_key("cost");
+        let said = |usage: &UsageInfo| usage.meta.as_ref()?.get(&key).cloned();
+        let Some(before) = said(earlier) else { return };
+        let sum = match (said(report), cost(&before)) {
+            (None, _) => before,
+            (Some(now), Some(before)) => match cost(&now) {
+                Some(more) if more.currency == before.currency => {
+                    in_report(&now, Self::of(more).plus(Self::of(before)))
+                }
+                _ => now,
+            },
+            (Some(now), None) => now,
+        };
+        report.meta.get_or_insert_default().insert(key, sum);
+    }
+
+    fn of(cost: UsageCost) -> Self {
+        Self { cost: Some(cost), ..Self::default() }
+    }
+
     /// Returns its entry, unless it is empty.
     pub(crate) fn entry(self, model: impl FnOnce() -> String) -> Option<UsageEntry> {
         let [input, output, read, write] = self.tokens;
@@ -86,6 +165,29 @@ impl Taken {
             ..UsageEntry::default()
         })
     }
+}
+
+/// Adds two measures of which one or both can be absent.
+fn added<T>(one: Option<T>, other: Option<T>, add: impl FnOnce(T, T) -> T) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(add(one, other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Returns a cost in the form that a report has.
+fn in_report(form: &Value, taken: Taken) -> Value {
+    let Some(cost) = taken.cost else { return Value::Null };
+    if form.is_number() {
+        return cost.amount.into();
+    }
+    let mut said = json!({ "amount": cost.amount, "currency": cost.currency });
+    for (part, amount) in [("input", cost.input), ("output", cost.output)] {
+        if let Some(amount) = amount {
+            said[part] = amount.into();
+        }
+    }
+    said
 }
 
 /// Parses the cost that a backend reports: an amount in US dollars, or an amount and its currency.
@@ -112,8 +214,6 @@ fn cost(said: &Value) -> Option<UsageCost> {
 
 #[cfg(test)]
 mod tests {
-    use ostler_contract::json;
-
     use super::*;
 
     fn taken(usage: Value) -> Taken {
@@ -160,5 +260,56 @@ mod tests {
             taken(json!({ "_meta": { "ostler.cost": 0.02 } })).entry(String::new).expect("an entry");
         assert_eq!(dollars.cost.map(|cost| (cost.amount, cost.currency)), Some((0.02, "USD".to_owned())));
         assert_eq!(dollars.model.map(|model| model.name), Some(String::new()));
+    }
+
+    #[test]
+    fn what_a_turn_used_before_it_went_on_is_in_its_reports() {
+        let report = |usage: Value| serde_json::from_value::<UsageInfo>(usage).expect("a report");
+        let sum = |now: Value, before: Value| {
+            let mut now = report(now);
+            Taken::add_earlier(&mut now, &report(before));
+            serde_json::to_value(now).expect("json")
+        };
+        let meta = |cost: Value| json!({ "inputTokens": 1, "_meta": { "ostler.cost": cost } });
+        let dollars = json!({ "amount": 0.5, "currency": "USD", "input": 0.25 });
+        for (now, before, expected) in [
+            (
+                json!({ "inputTokens": 1, "outputTokens": 2, "model": "b", "_meta": { "ostler.context": 5 } }),
+                json!({ "inputTokens": 10, "cacheReadTokens": 3, "model": "a", "_meta": { "ostler.context": 9,
+                    "ostler.cacheWriteTokens": 7, "ostler.reasoningTokens": 4 } }),
+                json!({ "inputTokens": 11, "outputTokens": 2, "cacheReadTokens": 3, "model": "b", "_meta": {
+                    "ostler.context": 5, "ostler.cacheWriteTokens": 7, "ostler.reasoningTokens": 4 } }),
+            ),
+            (meta(json!(0.25)), json!({ "_meta": { "ostler.cost": 0.5 } }), meta(json!(0.75))),
+            (meta(json!(0.25)), json!({}), meta(json!(0.25))),
+            (json!({ "inputTokens": 1 }), json!({ "_meta": { "ostler.cost": 0.5 } }), meta(json!(0.5))),
+            (
+                meta(dollars.clone()),
+                json!({ "_meta": { "ostler.cost": dollars } }),
+                meta(json!({ "amount": 1.0, "currency": "USD", "input": 0.5 })),
+            ),
+            // Sums of two currencies mean nothing.
+            (
+                meta(json!({ "amount": 1, "currency": "EUR" })),
+                json!({ "_meta": { "ostler.cost": 0.5 } }),
+                meta(json!({ "amount": 1, "currency": "EUR" })),
+            ),
+        ] {
+            assert_eq!(sum(now.clone(), before), expected, "{now}");
+        }
+    }
+
+    #[test]
+    fn the_entries_of_a_turn_are_what_was_charged_of_it() {
+        let entry = |usage: Value| taken(usage).entry(String::new).expect("an entry");
+        let first = entry(json!({ "inputTokens": 100, "_meta": { "ostler.cost": 0.5 } }));
+        let second = entry(json!({ "inputTokens": 50, "outputTokens": 2 }));
+        let all = [&first, &second].map(Taken::charged).into_iter().fold(Taken::default(), Taken::plus);
+        let whole = taken(json!({ "inputTokens": 160, "outputTokens": 2, "_meta": { "ostler.cost": 0.75 } }));
+        let owed = whole.since(&all).entry(String::new).expect("an entry");
+        assert_eq!((owed.model.unwrap().input, owed.cost.unwrap().amount), (Some(10), 0.25));
+        let known = taken(json!({ "inputTokens": 160, "outputTokens": 1, "_meta": { "ostler.cost": 0.75 } }));
+        let owed = whole.since(&all.at_least(known)).entry(String::new);
+        assert_eq!(owed, None);
     }
 }

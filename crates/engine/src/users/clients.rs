@@ -62,6 +62,9 @@ pub(crate) trait Client: Debug + Send + Sync {
     /// Whether the client said over it that it is active in a session, by the session's URI.
     fn is_active_in(&self, session: &str) -> bool;
 
+    /// Records that it is not active in a session, by the session's URI.
+    fn leaves(&self, session: &str);
+
     /// Whether it is open and has not ended a subscription, by the URI from its request.
     fn wants(&self, spelled: &str) -> bool;
 

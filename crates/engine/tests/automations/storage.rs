@@ -2,15 +2,16 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use crate::support::{Kept, Yard, on_build, pass, settle, statuses};
 use ostler_contract::call::Signature;
 use ostler_contract::points::{AutomationStore, SessionStore};
-use ostler_contract::{Call, Thrown, json};
+use ostler_contract::{Call, Thrown, json, limit};
 use ostler_engine::Host;
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_testkit::cases::at_once;
-use ostler_testkit::wrapped_store::{WrapCall, wrapped_store};
+use ostler_testkit::wrapped_store::{Away, WrapCall, wrapped_store};
 use ostler_testkit::{Builder, Stage};
 
 const FULL: &str = "the disk is full";
@@ -152,4 +153,49 @@ async fn schedules_that_are_due_while_nothing_can_be_stored_are_caught_up_with()
     disk.clear(&yard).await;
     assert_eq!(statuses(&kept.runs_of("clock")), ["running"]);
     assert_eq!(kept.runs_of("clock")[0]["origin"]["scheduledFor"], "2026-01-01T03:00:00.000Z");
+}
+
+/// An accepted run does not fail because the store is away for a moment: it starts in the session that it continues.
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_session_cannot_be_read_is_tried_again() {
+    for is_late in [false, true] {
+        let (kept, away) = (Kept::default(), Away::default());
+        let sessions = Disk::default().sessions();
+        kept.put("a", on_build(json!({ "session": "pinned" })));
+        let more = |builder: Builder| builder.sessions(wrapped_store(&sessions, &away));
+        let first = Yard::with(&kept, Stage::default(), more).await;
+        first.fire(1).await;
+        first.end(0, 0).await;
+        first.host.host.stop().await;
+        first.host.host.close().await;
+        let more = |builder: Builder| builder.sessions(wrapped_store(&sessions, &away));
+        let yard = Yard::with(&kept, Stage::default(), more).await;
+        let hide = |hides: bool| match is_late {
+            false => away.set(hides),
+            true => away.delay(if hides { limit::STORE * 2 } else { Duration::ZERO }),
+        };
+        hide(true);
+        yard.fire(2).await;
+        pass(15).await;
+        assert_eq!(statuses(&kept.runs_of("a")), ["completed", "pending"], "{:?}", yard.host.log.all());
+        assert!(yard.host.log.has("its session could not be read: "), "{:?}", yard.host.log.all());
+        hide(false);
+        pass(60).await;
+        let runs = kept.runs_of("a");
+        assert_eq!(statuses(&runs), ["completed", "running"], "{:?}", yard.host.log.all());
+        assert_eq!(runs[0]["primarySession"], runs[1]["primarySession"]);
+        yard.end(0, 0).await;
+        // One that stays away for longer fails, with the reason.
+        yard.host.host.stop().await;
+        yard.host.host.close().await;
+        let more = |builder: Builder| builder.sessions(wrapped_store(&sessions, &away));
+        let yard = Yard::with(&kept, Stage::default(), more).await;
+        hide(true);
+        yard.fire(3).await;
+        pass(600).await;
+        let runs = kept.runs_of("a");
+        assert_eq!(statuses(&runs), ["completed", "completed", "failed"]);
+        let why = runs[2]["lifecycle"]["error"]["message"].as_str().unwrap();
+        assert!(why.starts_with("its session could not be read: "), "{why}");
+    }
 }

@@ -1,14 +1,16 @@
-//! Failure is not absence: each command, and each message that reaches something stored, while the stores answer no read.
-//! Nothing is said to be missing, and everything is there again afterwards.
+//! Failure is not absence: each command, and each message that reaches something stored, while the stores answer no read, or too
+//! late. Nothing is said to be missing, and everything is there again afterwards.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ostler_contract::points::{AutomationStore, KeptChat, KeptSession, SessionStore};
-use ostler_contract::{Value, json};
+use ostler_contract::{Value, json, limit};
 use ostler_engine::Principal;
 use ostler_ports::{MemoryAutomations, SqliteSessions, StateDb};
 use ostler_protocol::error::code;
 use ostler_protocol::uri;
+use ostler_testkit::cases::at_once;
 use ostler_testkit::wrapped_store::{Away, wrapped_automations, wrapped_store};
 use ostler_testkit::{MemoryHost, RawClient};
 
@@ -26,7 +28,7 @@ fn stores() -> (SessionStore, AutomationStore) {
     let report = ostler_ports::Report::new(|line| panic!("{line}"));
     let sessions = SqliteSessions::new(StateDb::memory().unwrap(), report.clone());
     let automations = MemoryAutomations::new(report).unwrap();
-    (Arc::new(sessions).into_point(), Arc::new(automations).into_point())
+    (at_once(Arc::new(sessions).into_point()), Arc::new(automations).into_point())
 }
 
 async fn client(host: &MemoryHost) -> RawClient {
@@ -98,43 +100,78 @@ fn requests() -> Vec<(&'static str, Value)> {
     all
 }
 
+/// How reads end while stores are away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    Fail,
+    /// After the time for which the host waits.
+    AreLate,
+    /// Before that.
+    AreSlow,
+}
+
+impl Reads {
+    /// Lets the reads of stores be like this, or as usual again.
+    fn apply(self, away: &Away, applies: bool) {
+        match self {
+            Self::Fail => away.set(applies),
+            _ if !applies => away.delay(Duration::ZERO),
+            Self::AreLate => away.delay(limit::STORE_SCAN * 2),
+            Self::AreSlow => away.delay(Duration::from_millis(20)),
+        }
+    }
+}
+
 #[tokio::test]
 async fn no_command_takes_a_store_that_fails_for_one_that_has_nothing() {
-    for (name, params) in requests() {
+    let ways = [Reads::Fail, Reads::AreLate, Reads::AreSlow];
+    for (how, (name, params)) in
+        ways.into_iter().flat_map(|how| requests().into_iter().map(move |one| (how, one)))
+    {
         let left = left().await;
         let fresh = async |host: &MemoryHost| match name {
             "initialize" | "reconnect" => host.raw_as(Principal::Root),
             _ => client(host).await,
         };
-        left.away.set(true);
+        how.apply(&left.away, true);
+        if how == Reads::AreLate {
+            tokio::time::pause();
+        }
         let failed = fresh(&left.host).await.request(name, params.clone()).await;
-        left.away.set(false);
+        if how == Reads::AreLate {
+            tokio::time::resume();
+        }
+        how.apply(&left.away, false);
         // What took effect cannot be repeated.
         if failed.is_ok() && matches!(name, "createSession" | "createChat") {
             continue;
         }
-        let after = fresh(&left.host).await.request(name, params.clone()).await;
+        // What took effect is not repeated.
+        let after = match how {
+            Reads::AreSlow => failed.clone(),
+            _ => fresh(&left.host).await.request(name, params.clone()).await,
+        };
         let untouched = self::left().await;
         let usual = fresh(&untouched.host).await.request(name, params.clone()).await;
         assert_eq!(
             outcome(&after),
             outcome(&usual),
-            "{name} {params}: {after:?}, without a failure {usual:?}"
+            "{how:?}: {name} {params}: {after:?}, without a failure {usual:?}"
         );
         if let Err(error) = &failed {
             let is_usual = outcome(&failed) == outcome(&usual);
             let is_retryable = error["code"] == code::INTERNAL_ERROR && error["data"]["retryable"] == true;
-            assert!(is_usual || is_retryable, "{name} {params}: {error}");
+            assert!(is_usual || is_retryable, "{how:?}: {name} {params}: {error}");
             continue;
         }
         // It did not need what is stored, so that its answer is the usual one.
         let missing = |answer: &Result<Value, Value>| answer.as_ref().unwrap().get("missing").cloned();
-        assert!(usual.is_ok() && missing(&failed) == missing(&usual), "{name} {params}: {failed:?}");
+        assert!(usual.is_ok() && missing(&failed) == missing(&usual), "{how:?}: {name} {params}: {failed:?}");
         if name == "initialize" {
             let snapshots = |answer: &Result<Value, Value>| {
                 answer.as_ref().unwrap()["snapshots"].as_array().map(Vec::len)
             };
-            assert_eq!(snapshots(&failed), snapshots(&usual), "{params}");
+            assert_eq!(snapshots(&failed), snapshots(&usual), "{how:?}: {params}");
         }
     }
 }

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod active_clients;
 mod annotations;
 mod awake;
 mod backends;
+mod broken_turns;
 mod catalogue;
 mod changes;
 mod chats;
@@ -21,6 +23,7 @@ mod host_calls;
 mod identity;
 mod lanes;
 mod moving;
+mod offered;
 mod order;
 mod own_settings;
 mod plugin_channels;
@@ -31,6 +34,7 @@ mod read_memory;
 mod renaming;
 mod session_settings;
 mod sessions;
+mod shrink;
 mod subscribing;
 mod truncation;
 mod unstored;

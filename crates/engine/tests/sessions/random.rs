@@ -1,9 +1,12 @@
 //! Random conversations under disturbances: whatever was said, set and reported, a session that slept, and one whose host was
 //! stopped, killed, lost or replaced, is the one that its clients had, and its backend begins with what they see. A step is an action of the protocol's table, by a client or a backend, or a
-//! command. Each dispatched action is answered at most once, and exactly once if it changed something.
+//! command. Each dispatched action is answered at most once, and exactly once if it changed something. What a failure does not
+//! need is removed from its conversation before it is shown.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use ostler_contract::points::{Emit, Worker, WorkerRequest};
 use ostler_contract::{Value, json};
@@ -11,7 +14,8 @@ use ostler_protocol::actions::{ACTIONS, Scope};
 use ostler_protocol::uri;
 use ostler_testkit::{Stage, action};
 
-use super::world::{Home, SESSION, World};
+use super::shrink::shrink;
+use super::world::{Disturbance, Home, SESSION, World};
 
 /// Steps between two disturbances.
 const STEPS: u64 = 25;
@@ -19,6 +23,10 @@ const STEPS: u64 = 25;
 const DISTURBANCES: u64 = 4;
 /// Conversations of each run; `OSTLER_CONVERSATIONS` asks for more, and `OSTLER_SEED` for a single one.
 const CONVERSATIONS: u64 = 24;
+
+/// How long and how often a failed conversation is repeated with less of it.
+const SHRINKING: Duration = Duration::from_secs(60);
+const MOST_REPEATS: usize = 300;
 
 /// Actions that no step makes, with the reason.
 const NOT_MADE: &[(&str, &str)] = &[
@@ -80,6 +88,17 @@ struct Talk {
     workers: HashMap<String, Worker>,
     made: BTreeSet<String>,
     log: Vec<String>,
+    /// What was chosen, for another talk that repeats it.
+    chosen: Chosen,
+}
+
+/// What a talk chose until it failed.
+type Chosen = Arc<Mutex<Vec<Event>>>;
+
+#[derive(Debug, Clone)]
+enum Event {
+    Step(Step),
+    Disturbance(Disturbance),
 }
 
 fn list(value: &Value) -> Vec<Value> {
@@ -95,7 +114,7 @@ fn user(words: &str) -> Value {
 }
 
 impl Talk {
-    async fn new(seed: u64, made: BTreeSet<String>) -> Self {
+    async fn new(seed: u64, made: BTreeSet<String>, chosen: Chosen) -> Self {
         let stage =
             Stage::default().with_chats().in_many_folders().naming_conversations().resuming().recording();
         let stage = if seed.is_multiple_of(2) { stage.steering() } else { stage };
@@ -103,7 +122,17 @@ impl Talk {
         let home = homes[usize::try_from(seed / 2 % 4).unwrap()];
         let world = World::at(home, stage).await;
         let workers = HashMap::new();
-        Self { world, home, random: Random(seed), number: 0, first: 0, workers, made, log: Vec::new() }
+        Self {
+            world,
+            home,
+            random: Random(seed),
+            number: 0,
+            first: 0,
+            workers,
+            made,
+            log: Vec::new(),
+            chosen,
+        }
     }
 
     fn id(&mut self, of: &str) -> String {
@@ -528,7 +557,7 @@ impl Talk {
     async fn begin_call(&mut self) {
         let (turn, call, chat) = (self.id("t"), self.id("call"), self.world.chat.clone());
         let begin = json!({ "type": "chat/turnStarted", "turnId": turn, "message": user("Dig.") });
-        self.take(Step::Dispatch(chat.clone(), begin)).await;
+        self.choose(Step::Dispatch(chat.clone(), begin)).await;
         let auth = json!({ "reason": "required", "resource": { "resource": "https://barn.example" } });
         for mut step in [
             json!({ "type": "chat/toolCallStart", "toolName": "dig", "displayName": "Dig",
@@ -539,7 +568,7 @@ impl Talk {
         ] {
             step["turnId"] = turn.as_str().into();
             step["toolCallId"] = call.as_str().into();
-            self.take(Step::Emit(chat.clone(), false, step)).await;
+            self.choose(Step::Emit(chat.clone(), false, step)).await;
         }
     }
 
@@ -597,27 +626,51 @@ impl Talk {
                     let from = if number < 10 && !rare.is_empty() { &rare } else { &names };
                     let name = *self.random.any(from).unwrap();
                     if let Some(step) = self.make(name, &states) {
-                        self.take(step).await;
+                        self.choose(step).await;
                         break;
                     }
                 }
             }
-            self.settle().await;
-            let (row, seen) = (self.world.row().await, self.seen().await);
             let how = *self.random.any(&self.home.disturbances()).unwrap();
-            self.log.push(format!("{how:?}"));
-            self.world.disturb(how).await;
-            self.workers.clear();
-            self.first = self.world.stage.started();
-            assert_eq!(self.world.row().await, row, "the row after {how:?}\n{}", self.story());
-            let again = self.seen().await;
-            for (part, before) in &seen {
-                assert_eq!(again.get(part), Some(before), "{part} after {how:?}\n{}", self.story());
-            }
-            assert_eq!(again.len(), seen.len(), "{:?}\n{}", again.keys(), self.story());
-            self.world.watch().await;
-            self.check_next_start().await;
+            self.chosen.lock().unwrap().push(Event::Disturbance(how));
+            self.disturb(how).await;
         }
+    }
+
+    /// Takes a step that another talk may leave out.
+    async fn choose(&mut self, step: Step) {
+        self.chosen.lock().unwrap().push(Event::Step(step.clone()));
+        self.take(step).await;
+    }
+
+    /// Repeats what another talk chose.
+    async fn repeat(&mut self, events: &[Event]) {
+        // Its own ids are others than those in the steps.
+        self.number = 1 << 32;
+        for event in events {
+            match event.clone() {
+                Event::Step(step) => self.take(step).await,
+                Event::Disturbance(how) => self.disturb(how).await,
+            }
+        }
+    }
+
+    /// Disturbs the conversation once it is at rest, and compares it with what it was.
+    async fn disturb(&mut self, how: Disturbance) {
+        self.settle().await;
+        let (row, seen) = (self.world.row().await, self.seen().await);
+        self.log.push(format!("{how:?}"));
+        self.world.disturb(how).await;
+        self.workers.clear();
+        self.first = self.world.stage.started();
+        assert_eq!(self.world.row().await, row, "the row after {how:?}\n{}", self.story());
+        let again = self.seen().await;
+        for (part, before) in &seen {
+            assert_eq!(again.get(part), Some(before), "{part} after {how:?}\n{}", self.story());
+        }
+        assert_eq!(again.len(), seen.len(), "{:?}\n{}", again.keys(), self.story());
+        self.world.watch().await;
+        self.check_next_start().await;
     }
 
     /// What the backend of the default chat is given at its next start agrees with what clients see.
@@ -673,6 +726,8 @@ impl Talk {
         }
         let notes = self.read(&uri::annotations(SESSION)).await;
         add("annotations", &notes);
+        let root = self.read("ahp-root://").await;
+        add("root", &root);
         parts
     }
 }
@@ -689,6 +744,38 @@ fn at_rest(mut value: Value) -> Value {
     value
 }
 
+/// Runs a talk in paused time. Returns how it panicked, if it did.
+fn held<T, F: Future<Output = T>>(talk: impl FnOnce() -> F) -> std::thread::Result<T> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    catch_unwind(AssertUnwindSafe(|| runtime.block_on(talk())))
+}
+
+/// Returns the least of a failed conversation that fails.
+fn least_of(seed: u64, chosen: Chosen) -> String {
+    let repeat = |events: &[Event]| {
+        let repeated = held(|| async {
+            let mut talk = Talk::new(seed, BTreeSet::new(), Chosen::default()).await;
+            talk.repeat(events).await;
+        });
+        repeated.is_err()
+    };
+    let chosen = std::mem::take(&mut *chosen.lock().unwrap());
+    let (all, end) = (chosen.len(), Instant::now() + SHRINKING);
+    // What the repetitions say is not shown, but what other tests say meanwhile.
+    let (shown, own) = (Arc::new(take_hook()), std::thread::current().id());
+    let others = shown.clone();
+    set_hook(Box::new(move |panic| {
+        if std::thread::current().id() != own {
+            others(panic);
+        }
+    }));
+    let least = shrink(chosen, MOST_REPEATS, |events| Instant::now() < end && repeat(events));
+    set_hook(Box::new(move |panic| shown(panic)));
+    let steps: String = least.iter().map(|event| format!("    {event:?}\n")).collect();
+    format!("{} of the {all} steps of OSTLER_SEED={seed} are enough:\n{steps}", least.len())
+}
+
 #[test]
 fn a_random_conversation_is_the_same_after_each_disturbance() {
     let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
@@ -700,13 +787,22 @@ fn a_random_conversation_is_the_same_after_each_disturbance() {
     for seed in seeds {
         // Printed where the test fails.
         eprintln!("OSTLER_SEED={seed}");
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        made = runtime.block_on(async {
-            let mut talk = Talk::new(seed, made).await;
-            talk.hold().await;
-            talk.made
-        });
+        let chosen = Chosen::default();
+        let held = {
+            let (made, chosen) = (made.clone(), chosen.clone());
+            held(move || async move {
+                let mut talk = Talk::new(seed, made, chosen).await;
+                talk.hold().await;
+                talk.made
+            })
+        };
+        made = match held {
+            Ok(made) => made,
+            Err(panic) => {
+                eprintln!("\n{}", least_of(seed, chosen));
+                std::panic::resume_unwind(panic);
+            }
+        };
     }
     if all {
         let of = |scope: Scope| matches!(scope, Scope::Session | Scope::Chat | Scope::Annotations);

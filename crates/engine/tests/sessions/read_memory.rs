@@ -286,5 +286,6 @@ async fn plugins_of_clients_are_copied_when_there_is_memory_for_them() {
         loaded += usize::from(update["action"]["customization"]["load"]["kind"] == "loaded");
     }
     assert_eq!(folders.writes.load(Ordering::SeqCst), COPIES);
-    assert_eq!(host.host.core.budget.used(), 0);
+    let used = host.host.core.budget.used();
+    assert!(used <= COPIES * 256, "{used} bytes remain, for the sessions in which the client is active");
 }

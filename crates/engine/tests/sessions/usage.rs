@@ -153,6 +153,8 @@ async fn a_turn_that_goes_on_is_put_down_by_what_it_uses_from_there_on() {
         client.dispatch(&chat, 2, json!({ "type": "chat/turnResume", "turnId": "t" })).await;
         client.actions_until("chat/turnResume").await;
         stage.emit(0, Emit::Chat, report(10));
+        let seen = client.actions_until("chat/usage").await.pop().unwrap();
+        assert_eq!(seen["action"]["usage"]["inputTokens"], 40, "clients see all that the turn used: {seen}");
         stage.emit(0, Emit::Chat, json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }));
         client.actions_until("chat/turnComplete").await;
         let kept = records(&usage).await;
@@ -411,6 +413,63 @@ async fn a_turn_that_the_end_of_the_host_breaks_is_put_down_once() {
         let turns: Vec<_> = records(&usage).await.into_iter().filter_map(|entry| entry.turn).collect();
         assert_eq!(turns.iter().filter(|turn| *turn == "t").count(), 1, "kills: {kills}: {turns:?}");
         drop(first);
+    }
+}
+
+/// A start that is killed between the charge and the end of a broken turn leaves the turn as it was: what the next start finds is
+/// stored again here.
+#[tokio::test]
+async fn a_turn_that_a_kill_broke_is_put_down_once_if_the_start_after_it_is_killed_too() {
+    let stage = Stage::default().naming_conversations().resuming();
+    let db = StateDb::memory().unwrap();
+    let usage = Arc::new(SqliteUsage::new(db.clone(), ostler_ports::Report::quiet())).into_point();
+    let report = ostler_ports::Report::new(|line| panic!("{line}"));
+    let sessions = Arc::new(SqliteSessions::new(db, report)).into_point();
+    let chat = uri::default_chat("stage:/1");
+    let turn = async || {
+        let turns = sessions.turns.as_ref().unwrap().unbounded(("1".to_owned(), chat.clone()));
+        turns.await.unwrap().remove(0)
+    };
+    let put_down = async || {
+        let of_turn = |entry: &UsageEntry| entry.model.as_ref().unwrap().input.unwrap();
+        // Each host begins at the same time, so they are in no order.
+        let mut all: Vec<_> = records(&usage).await.iter().map(of_turn).collect();
+        all.sort_unstable();
+        all
+    };
+    let mut hosts = vec![builder(&stage, &usage).sessions(sessions.clone()).start().await];
+    let mut client = anyone(&hosts[0]).await;
+    begin(&mut client).await;
+    stage.wait_begun("t").await;
+    // The second time, it goes on after it was charged.
+    for (tokens, whole, expected) in [(100, 100, vec![100]), (30, 130, vec![30, 100])] {
+        let told = json!({ "type": "chat/usage", "turnId": "t", "usage": { "inputTokens": tokens } });
+        stage.emit(stage.started() - 1, Emit::Chat, told);
+        client.actions_until("chat/usage").await;
+        // The running turn is stored from time to time.
+        tokio::time::pause();
+        tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+        tokio::time::resume();
+        let is_stored = |usage: &ostler_contract::wire::state::UsageInfo| usage.input_tokens == Some(whole);
+        until("the running turn is stored", async || turn().await.turn.usage.as_ref().is_some_and(is_stored))
+            .await;
+        let running = turn().await;
+        for _ in 0..2 {
+            hosts.push(builder(&stage, &usage).sessions(sessions.clone()).start().await);
+            until("it has ended", async || !turn().await.unended).await;
+            assert_eq!(put_down().await, expected);
+            let set_turn = sessions.set_turn.as_ref().unwrap();
+            set_turn.unbounded(("1".into(), chat.clone(), 0, running.clone())).await.unwrap();
+        }
+        hosts.push(builder(&stage, &usage).sessions(sessions.clone()).start().await);
+        until("it has ended", async || !turn().await.unended).await;
+        client = anyone(hosts.last().unwrap()).await;
+        client.request("subscribe", json!({ "channel": chat })).await.unwrap();
+        client.dispatch(&chat, 2, json!({ "type": "chat/turnResume", "turnId": "t" })).await;
+        client.actions_until("chat/turnResume").await;
+        assert_eq!(put_down().await, expected);
+        until("its backend runs", async || stage.told().iter().any(|told| told.get("resume").is_some()))
+            .await;
     }
 }
 

@@ -99,8 +99,14 @@ async fn keeps_values(sessions: &SessionStore, automations: &AutomationStore, nu
             "message": { "text": text, "origin": { "kind": "user" } },
         }))
         .unwrap();
-        let kept =
-            KeptTurn { turn, unended: false, charged: false, sender: None, transcript_id: Some(text.into()) };
+        let kept = KeptTurn {
+            turn,
+            unended: false,
+            charged_usage: None,
+            broken: false,
+            sender: None,
+            transcript_id: Some(text.into()),
+        };
         set_turn.unbounded((id.clone(), "c".into(), 0, kept.clone())).await.unwrap();
         same(turns.unbounded((id.clone(), "c".into())).await, vec![kept], text);
     }

@@ -129,7 +129,8 @@ fn kept_turn(id: &str) -> KeptTurn {
     KeptTurn {
         turn,
         unended: false,
-        charged: false,
+        charged_usage: None,
+        broken: false,
         sender: Some("user:ada".into()),
         transcript_id: Some(format!("name of {id}")),
     }
@@ -347,12 +348,14 @@ async fn lists_in_pages(store: &SessionStore) {
             store.set_chats.unbounded(((*id).into(), vec![KeptChat::default(), chat])).await.unwrap();
         }
         assert_eq!(waiting.unbounded(()).await.unwrap(), ["w1", "w2"]);
-        store.set_chats.unbounded(("w1".into(), vec![KeptChat::default()])).await.unwrap();
+        let idle = KeptChat { uri: "ahp-chat:/w1".into(), ..KeptChat::default() };
+        store.set_chats.unbounded(("w1".into(), vec![KeptChat::default(), idle])).await.unwrap();
         assert_eq!(waiting.unbounded(()).await.unwrap(), ["w2"]);
         if let (Some(set_turn), Some(drop_turns)) = (&store.set_turn, &store.drop_turns) {
             let set = async |session: &str, place: u64, unended: bool| {
                 let turn = KeptTurn { unended, ..kept_turn("\"unended\":true") };
-                set_turn.unbounded((session.into(), "ahp-chat:/c".into(), place, turn)).await.unwrap();
+                let chat = format!("ahp-chat:/{session}");
+                set_turn.unbounded((session.into(), chat, place, turn)).await.unwrap();
             };
             set("w1", 0, false).await;
             assert_eq!(waiting.unbounded(()).await.unwrap(), ["w2"]);
@@ -366,9 +369,18 @@ async fn lists_in_pages(store: &SessionStore) {
             set("w1", 1, false).await;
             set("w3", 0, false).await;
             assert_eq!(waiting.unbounded(()).await.unwrap(), ["w2", "w3"]);
-            drop_turns.unbounded(("w3".into(), "ahp-chat:/c".into(), 1)).await.unwrap();
+            drop_turns.unbounded(("w3".into(), "ahp-chat:/w3".into(), 1)).await.unwrap();
             assert_eq!(waiting.unbounded(()).await.unwrap(), ["w2"]);
             set("w3", 1, true).await;
+            // A chat that the session no longer lists never goes on.
+            store.set_chats.unbounded(("w3".into(), vec![KeptChat::default()])).await.unwrap();
+            assert_eq!(waiting.unbounded(()).await.unwrap(), ["w2"]);
+            // A session that has stored no list has its first chat.
+            let begun = KeptTurn { unended: true, ..kept_turn("t") };
+            store.set_config.unbounded(("w4".into(), self::begun("echo:/w4"))).await.unwrap();
+            set_turn.unbounded(("w4".into(), "ahp-chat:/w4".into(), 0, begun)).await.unwrap();
+            assert_eq!(waiting.unbounded(()).await.unwrap(), ["w2", "w4"]);
+            store.forget.unbounded(("w4".into(),)).await.unwrap();
         }
         for id in ids {
             store.forget.unbounded((id.into(),)).await.unwrap();

@@ -30,7 +30,8 @@ fn turn(number: usize, size: usize) -> KeptTurn {
     KeptTurn {
         turn: serde_json::from_value::<Turn>(turn).unwrap(),
         unended: false,
-        charged: false,
+        charged_usage: None,
+        broken: false,
         sender: None,
         transcript_id: None,
     }

@@ -116,8 +116,13 @@ pub fn store(own: &M) -> SessionStore {
         waiting: Some(member!(own, |member: &M, ()| {
             member.read(|tables| {
                 let stored = tables.sessions.stored().into_iter();
+                let is_listed = |row: &SessionRow, chat: &str| {
+                    row.chats.is_empty() || row.chats.iter().any(|listed| listed.uri == chat)
+                };
                 let waits = |row: &SessionRow| {
-                    row.chats.iter().any(KeptChat::waits) || row.turns.values().any(|kept| kept.unended)
+                    let unended =
+                        row.turns.iter().any(|((chat, _), kept)| kept.unended && is_listed(row, chat));
+                    unended || row.chats.iter().any(KeptChat::waits)
                 };
                 stored.filter(|(_, row)| waits(row)).map(|(id, _)| id.clone()).collect()
             })

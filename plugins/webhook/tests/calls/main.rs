@@ -6,6 +6,7 @@ mod support;
 
 mod bots;
 mod cloudevents;
+mod clustered;
 mod echo;
 mod endpoints;
 mod extras;

@@ -11,7 +11,7 @@ use crate::core::refusals::{moving, nothing_at, unread};
 use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::sessions::{Dispatch, Place, SessionEntry, Snapshots, Subscription, ToSession};
+use crate::sessions::{ACTIVE_CLIENT_SET, Dispatch, Place, SessionEntry, Snapshots, Subscription, ToSession};
 
 /// The channel of a session, a chat or annotations.
 pub(super) struct OfSession(pub Channel);
@@ -86,8 +86,8 @@ impl ChannelKind for OfSession {
         let front = connection.front();
         let gone = || nothing_at(dispatched.spelled).message;
         let (entry, place) = front.sessions.locate(&self.0).ok_or_else(gone)?;
-        if dispatched.row.name == "session/activeClientSet" && !connection.acts_in(&entry.uri) {
-            return Err(gone());
+        if dispatched.row.name == ACTIVE_CLIENT_SET {
+            connection.acts_in(&entry.uri)?;
         }
         let message = Dispatch {
             spelled: dispatched.spelled.to_owned(),
@@ -102,10 +102,11 @@ impl ChannelKind for OfSession {
             charge: connection.charge_copies(dispatched.length, COPIES),
             room: None,
         };
-        match front.sessions.tell(&entry, ToSession::Dispatch(Box::new(message))) {
-            true => Ok(()),
-            false => Err(gone()),
+        if !front.sessions.tell(&entry, ToSession::Dispatch(Box::new(message))) {
+            connection.acts_no_more_in(&entry.uri);
+            return Err(gone());
         }
+        Ok(())
     }
 
     fn unsubscribed(&self, connection: &Connection, _: &str) {

@@ -1,5 +1,6 @@
 //! The end of a connection, and of its client's presence in sessions.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,21 +8,33 @@ use ostler_contract::events::Event;
 
 use super::Connection;
 use crate::core::outbox::Closed;
+use crate::core::refusals::nothing_at;
 use crate::front::channels::kind_of;
 use crate::sessions::{Place, ToSession};
 
 /// How long a client can be disconnected before its active sessions are notified.
 const PRESENCE_GRACE: Duration = Duration::from_secs(30);
 
+/// The memory of a session in which a client is active, beside its URI.
+const ACTIVE: usize = 128;
+const TOO_ACTIVE: &str = "the host has no memory for another session with this client; try again later";
+
 impl Connection {
-    /// Records that the client said it is active in a session, to end that after the connection. Returns false if the connection
-    /// has ended.
-    pub(crate) fn acts_in(&self, session: &str) -> bool {
+    /// Records that the client said it is active in a session, to end that after the connection. The session removes it if it
+    /// refuses.
+    ///
+    /// # Errors
+    /// The connection has ended, or there is no memory for it.
+    pub(crate) fn acts_in(&self, session: &str) -> Result<(), String> {
         let mut state = self.state.lock();
-        if !state.closed {
-            state.active_in.insert(session.to_owned());
+        if state.closed {
+            return Err(nothing_at(session).message);
         }
-        !state.closed
+        if !state.active_in.contains_key(session) {
+            let charge = self.outbox.budget().try_take(session.len() + ACTIVE).ok_or(TOO_ACTIVE)?;
+            state.active_in.insert(session.to_owned(), charge);
+        }
+        Ok(())
     }
 
     /// Records that the client has left a session.
@@ -61,6 +74,7 @@ impl Connection {
         let (Some(client), Ok(runtime)) = (client, tokio::runtime::Handle::try_current()) else { return };
         let front = Arc::downgrade(&self.front);
         self.front.sessions.drafts_left(&client, subscriptions.values());
+        let mut left: HashSet<String> = left.drain().map(|(session, _)| session).collect();
         left.extend(subscriptions.into_values());
         if left.is_empty() {
             return;

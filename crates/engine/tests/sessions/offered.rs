@@ -1,0 +1,41 @@
+//! What backends offer, which some know once one of their conversations has begun.
+
+use std::time::Duration;
+
+use ostler_contract::points::Emit;
+use ostler_contract::{Value, json};
+use ostler_ports::StateDb;
+use ostler_testkit::Stage;
+
+use super::world::{SESSION, World, connected, host, store_of};
+
+fn models(state: &Value) -> Vec<String> {
+    let models = state["agents"][0]["models"].as_array().cloned().unwrap_or_default();
+    models.iter().map(|model| model["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn models_that_a_backend_announces_late_reach_clients() {
+    let stage = Stage::default().with_plain_chats().naming_conversations();
+    stage.offer_models(&["default"]);
+    let store = store_of(StateDb::memory().unwrap());
+    let host = host(&stage, &store).await;
+    let mut client = connected(&host).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let root = client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+    assert_eq!(models(&root["snapshot"]["state"]), ["default"]);
+    stage.offer_models(&["small", "large"]);
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    let changed = client.actions_until("root/agentsChanged").await.pop().unwrap();
+    assert_eq!(models(&changed["action"]), ["small", "large"], "its conversation has begun");
+    let mut world = World::of(stage, store, host, client);
+    world.watch().await;
+    world.begin("t1").await;
+    world.end("t1").await;
+    // In the middle of a conversation, with a setting that was not there before.
+    world.stage.offer_models(&["small", "large", "huge"]);
+    let later = json!({ "type": "session/configChanged", "config": { "model": "huge" } });
+    world.stage.emit(world.own_backend(), Emit::Session, later);
+    let changed = world.client.actions_until("root/agentsChanged").await.pop().unwrap();
+    assert_eq!(models(&changed["action"]), ["small", "large", "huge"]);
+}

@@ -1,0 +1,99 @@
+//! Callbacks of several hosts that share their stores.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_contract::points::{RecordStore, SessionStore};
+use ostler_contract::{Value, json};
+use ostler_ports::{SqliteSessions, StateDb};
+use ostler_testkit::MemoryCluster;
+use tempfile::TempDir;
+
+use crate::support::{Posts, World, builder, endpoint, folder, records};
+
+const BACK: &str = "https://hooks.example/in/x";
+
+/// A cluster with the endpoint `back`.
+struct Hosts {
+    cluster: MemoryCluster,
+    sessions: SessionStore,
+    records: RecordStore,
+    /// The folders of the hosts, and of what they share.
+    folders: Vec<Arc<TempDir>>,
+}
+
+impl Hosts {
+    fn new() -> Self {
+        let shared = folder();
+        endpoint(shared.path(), "back", "bot: bot://echo\ncallbackPrefix: https://hooks.example/in/");
+        let sessions = SqliteSessions::new(StateDb::memory().unwrap(), ostler_ports::Report::quiet());
+        let (sessions, records) = (Arc::new(sessions).into_point(), records(shared.path()));
+        Self { cluster: MemoryCluster::new(), sessions, records, folders: vec![shared] }
+    }
+
+    async fn start(&mut self, id: &str) -> World {
+        let dir = folder();
+        self.folders.push(dir.clone());
+        let builder = builder(dir.path()).await.records(self.records.clone());
+        let host = self.cluster.start(id, self.sessions.clone(), builder).await;
+        let world = World::with(&dir, host.memory);
+        world.listening().await;
+        world
+    }
+}
+
+/// Starts a turn that does not end; returns its chat and the turn.
+async fn hang(world: &World) -> (String, Value) {
+    let (status, body) = world.say_back("back", "t", "/hang", BACK).await;
+    assert_eq!(status, 202, "{body}");
+    (world.chat_of("back").await, body["turn"].clone())
+}
+
+/// Lets a minute pass in which hosts look for what others left.
+async fn a_minute_passes() {
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    tokio::time::resume();
+}
+
+fn posted(posts: &Posts, turn: &Value) -> Vec<Value> {
+    let all = posts.all().into_iter().map(|(_, body)| body);
+    all.filter(|body| body["turn"] == *turn).map(|body| body["status"].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_host_that_starts_leaves_the_callbacks_of_one_that_runs_to_it() {
+    let mut hosts = Hosts::new();
+    let first = hosts.start("one").await;
+    let (chat, turn) = hang(&first).await;
+    let second = hosts.start("two").await;
+    a_minute_passes().await;
+    let cancelled = json!({ "type": "chat/turnCancelled", "turnId": turn, "duration": 1 });
+    first.client().await.dispatch(&chat, 1, cancelled).await;
+    first.posts.wait_for(1).await;
+    a_minute_passes().await;
+    assert_eq!(posted(&first.posts, &turn), ["cancelled"]);
+    assert_eq!(posted(&second.posts, &turn), [""; 0]);
+    assert!(first.kept("webhook-callbacks").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_host_posts_the_callback_of_a_turn_that_the_loss_of_another_one_broke() {
+    let mut hosts = Hosts::new();
+    let first = hosts.start("one").await;
+    let second = hosts.start("two").await;
+    let third = hosts.start("three").await;
+    let (_, turn) = hang(&first).await;
+    hosts.cluster.expire_id("one");
+    a_minute_passes().await;
+    for _ in 0..600 {
+        if !second.posts.all().is_empty() || !third.posts.all().is_empty() {
+            break;
+        }
+        // The store of records has its own thread.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    a_minute_passes().await;
+    let all = [posted(&second.posts, &turn), posted(&third.posts, &turn)].concat();
+    assert_eq!(all, ["error"], "by one of the other hosts");
+}
