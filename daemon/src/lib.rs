@@ -37,6 +37,7 @@ pub mod migrate;
 pub mod notify;
 mod otlp;
 mod pending;
+mod pending_shapes;
 pub mod place;
 pub mod plugin_check;
 pub mod plugin_new;
