@@ -406,6 +406,27 @@ fn a_run_whose_session_waits_needs_input_and_an_automation_is_removed_with_its_r
     let ended = || house.ok(&["automation", "runs"]).contains(&format!("{run} completed, ")).then_some(());
     wait_for(ended).expect("it ends");
 
+    // One whose run is running: its session continues.
+    let other = house.folder.read("automations/note.md").replace("/ask Which colour?", "/hang");
+    house.folder.write("automations/other.md", &other);
+    wait_for(|| house.ok(&["automation", "list"]).contains("other: Note").then_some(())).expect("it is read");
+    house.ok(&["automation", "run", "other"]);
+    let session = wait_for(|| {
+        let runs: Value =
+            serde_json::from_str(&house.ok(&["automation", "runs", "other", "--json"])).unwrap();
+        runs["runs"][0]["session"].as_str().map(str::to_owned)
+    })
+    .expect("it has a session");
+    let id = session.strip_prefix("echo:/").unwrap();
+    assert_eq!(
+        house.ok(&["automation", "rm", "other", "--yes"]),
+        format!(
+            "Removed other with its runs.\nSession {session} of a run continues; cancel its turn with: ostler session cancel {id}\n"
+        )
+    );
+    assert_eq!(house.state(id), "running");
+    house.ok(&["session", "cancel", id]);
+
     let asked = house.run(&["automation", "rm", "note"]);
     assert!(asked.code == Some(2) && asked.err.contains("Remove automation note (Note)?"), "{asked:?}");
     assert_eq!(house.ok(&["automation", "rm", "note", "--yes"]), "Removed note with its runs.\n");
