@@ -31,6 +31,7 @@ pub mod host_users;
 mod idle;
 pub mod local_system;
 pub mod log;
+pub mod log_rotation;
 mod mcp_servers;
 pub mod metrics;
 pub mod migrate;
