@@ -2,6 +2,7 @@
 //! the contract measures calls of plugins' functions; sizes are read at each request.
 
 use std::collections::{BTreeMap, HashSet};
+use std::env::consts::{ARCH, OS};
 use std::fmt::{self, Debug};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
@@ -17,6 +18,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tracing::Subscriber;
 use tracing::field::{Field, Visit};
@@ -198,6 +200,25 @@ impl Metrics {
         let runtime = tokio::runtime::Handle::current().metrics();
         gauge("ostler_tasks", "Tasks of the runtime", runtime.num_alive_tasks());
         gauge("ostler_queued_tasks", "Tasks that wait for a thread", runtime.global_queue_depth());
+        let agents = Family::<Labels, Gauge>::default();
+        for (provider, count) in ostler_plugin_acp::agent_processes() {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            agents.get_or_create(&vec![("provider", provider)]).set(count);
+        }
+        registry.register("ostler_agent_processes", "Running processes of ACP agents", agents);
+        if let Some(bytes) = resident_memory() {
+            let gauge: Gauge = Gauge::default();
+            gauge.set(bytes);
+            let help = "Memory of the daemon's process, without those that it starts";
+            registry.register_with_unit("ostler_resident_memory", help, Unit::Bytes, gauge);
+        }
+        let build = [("version", env!("CARGO_PKG_VERSION")), ("os", OS), ("arch", ARCH)];
+        let build: Labels = build.map(|(label, value)| (label, value.to_owned())).to_vec();
+        registry.register(
+            "ostler_build",
+            "The version of the daemon and what it was built for",
+            Info::new(build),
+        );
         let cpu = Family::<Labels, Counter<f64, AtomicU64>>::default();
         let memory = Family::<Labels, Gauge>::default();
         for plugin in plugins.iter().filter_map(Weak::upgrade) {
@@ -231,6 +252,14 @@ impl Metrics {
         let _ = encode(&mut text, &registry);
         text
     }
+}
+
+/// Returns the size of this process in memory, in bytes, on systems that have it in `/proc`.
+fn resident_memory() -> Option<i64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: i64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
 }
 
 /// The spans of everything that is measured.
