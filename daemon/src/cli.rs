@@ -24,6 +24,15 @@ use crate::{demo, doctor, problems, remote, run, verbs};
 /// What the program is, as its package says it.
 const ABOUT: &str = env!("CARGO_PKG_DESCRIPTION");
 
+/// Where the documentation is.
+fn documentation() -> String {
+    format!(
+        "Documentation: {}. Packages have the same pages of their version: /usr/share/doc/ostler/docs (Debian), share/doc/ostler/docs \
+         (archive, Homebrew), docs (npm package of the platform).",
+        names::page("README")
+    )
+}
+
 /// The command line of the program.
 #[derive(Debug, Parser)]
 #[command(
@@ -31,6 +40,7 @@ const ABOUT: &str = env!("CARGO_PKG_DESCRIPTION");
     version,
     about = ABOUT,
     long_about = format!("{ABOUT}\n\nWithout a command, serves in the foreground until stopped."),
+    after_long_help = documentation(),
     disable_version_flag = true
 )]
 pub struct Cli {

@@ -11,7 +11,7 @@ use ostler_engine::Host;
 use ostler_js::Engine;
 use ostler_loader::{Hidden, LoadedPlugin, State};
 use ostler_server::{SignIns, Token};
-use ostler_telemetry::metrics::{Metrics, Used};
+use ostler_telemetry::metrics::{Metrics, Used, UsedByPlugin};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -108,9 +108,10 @@ impl Control {
     pub fn metrics(&self) -> String {
         let plugins = self.engines.iter().filter_map(Weak::upgrade).map(|engine| {
             let (time, memory) = engine.used();
-            Used { plugin: engine.label(), time, memory }
+            UsedByPlugin { plugin: engine.label(), time, memory }
         });
-        self.metrics.text(&self.host, plugins)
+        let agents = ostler_plugin_acp::agent_processes().into_iter().collect();
+        self.metrics.text(&self.host, Used { plugins: plugins.collect(), agents })
     }
 
     /// Returns whether the plugin of an id is loaded.

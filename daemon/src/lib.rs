@@ -34,6 +34,7 @@ mod mcp_servers;
 pub mod migrate;
 pub mod notify;
 mod pending;
+mod pending_shapes;
 pub mod place;
 pub mod plugin_check;
 pub mod plugin_new;

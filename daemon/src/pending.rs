@@ -1,10 +1,7 @@
 //! What a session waits for, as commands and the HTTP API show it, and the actions that answer it.
 
 use ostler_contract::{Value, json};
-use ostler_protocol::uri::{Channel, SessionOf};
-use ostler_protocol::wire::state::{ChatInputRequest, ToolCallPendingConfirmationState};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use ostler_protocol::uri;
 
 use crate::exit::Exit;
 use crate::notify::elsewhere::Elsewhere;
@@ -13,170 +10,13 @@ use crate::notify::request::{
     free_field, option_answer,
 };
 
+pub use crate::pending_shapes::{
+    AnswerRequest, AnsweredRequest, ApproveRequest, CancelTurn, CancelledTurn, PendingRequest, RejectRequest,
+    RequestChoice, RequestOption, RequestQuestion,
+};
+
 /// How many lines of a text are printed.
 pub const MOST_LINES: usize = 200;
-
-/// A request of a session for input.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PendingRequest {
-    /// The id.
-    pub id: String,
-    /// What it asks for: a sign-in and a tool of a client are for clients of the protocol.
-    #[schemars(extend("enum" = ["approval", "question", "signIn", "clientTool"]))]
-    pub kind: String,
-    /// The chat whose turn waits.
-    pub chat: String,
-    /// The tool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool: Option<String>,
-    /// The title.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// What the call will do, or the text before the questions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// Why the call is made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub intention: Option<String>,
-    /// The input of the call; of more than 256 KiB, the beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<String>,
-    /// URIs of the files that the call will change.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<String>,
-    /// The options of an approval.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub options: Vec<RequestOption>,
-    /// The URL to open before the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
-    /// The questions, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub questions: Vec<RequestQuestion>,
-}
-
-/// An option of an approval.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct RequestOption {
-    /// The id.
-    pub id: String,
-    /// The label.
-    pub label: String,
-    /// Whether it approves the call.
-    pub approves: bool,
-}
-
-/// A question of a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RequestQuestion {
-    /// The id.
-    pub id: String,
-    /// The title.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// The text.
-    pub message: String,
-    /// Whether it has to be answered.
-    pub required: bool,
-    /// What an answer is: of `choices`, several answers may be given.
-    #[schemars(extend("enum" = ["text", "number", "integer", "boolean", "choice", "choices"]))]
-    pub answer: String,
-    /// The choices.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub choices: Vec<RequestChoice>,
-    /// Whether other text than a choice is accepted.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub text_allowed: bool,
-}
-
-/// A choice of a question.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct RequestChoice {
-    /// The id.
-    pub id: String,
-    /// The label.
-    pub label: String,
-    /// The description.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-}
-
-/// Approves a tool call.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-pub struct ApproveRequest {
-    /// Id of the request; may be absent if only one waits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1))]
-    pub request: Option<String>,
-    /// Id of an option that approves the call; absent for this call only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1))]
-    pub option: Option<String>,
-}
-
-/// Rejects a tool call, or declines questions.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-pub struct RejectRequest {
-    /// Id of the request; may be absent if only one waits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1))]
-    pub request: Option<String>,
-    /// Id of an option that rejects the call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1))]
-    pub option: Option<String>,
-    /// Why a call is rejected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1))]
-    pub reason: Option<String>,
-}
-
-/// Answers questions.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-pub struct AnswerRequest {
-    /// Id of the request; may be absent if only one waits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1))]
-    pub request: Option<String>,
-    /// The answers: `<question>=<answer>`, or only the answer if there is one question. An answer is text, a number, `yes` or
-    /// `no`, or the id or the label of a choice.
-    #[serde(default)]
-    pub answers: Vec<String>,
-}
-
-/// Cancels a turn.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-pub struct CancelTurn {
-    /// Id of the turn, which is not cancelled if another one is running; absent for the running turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1))]
-    pub turn: Option<String>,
-}
-
-/// A request was answered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct AnsweredRequest {
-    /// URI of the session.
-    pub session: String,
-    /// Id of the request.
-    pub request: String,
-    /// The answer.
-    #[schemars(extend("enum" = ["approved", "rejected", "answered", "declined"]))]
-    pub answer: String,
-}
-
-/// A turn was cancelled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CancelledTurn {
-    /// URI of the session.
-    pub session: String,
-    /// Id of the turn.
-    pub turn: String,
-    /// True.
-    pub cancelled: bool,
-}
 
 /// How a request is answered.
 #[derive(Debug, Clone)]
@@ -201,11 +41,26 @@ pub struct Answering {
 }
 
 impl Reply {
-    fn request(&self) -> Option<&str> {
+    /// The id and the digest that name the request.
+    fn named(&self) -> (Option<&str>, Option<&str>) {
         match self {
-            Self::Approve(ApproveRequest { request, .. })
-            | Self::Reject(RejectRequest { request, .. })
-            | Self::Answer(AnswerRequest { request, .. }) => request.as_deref(),
+            Self::Approve(ApproveRequest { request, shown, .. })
+            | Self::Reject(RejectRequest { request, shown, .. })
+            | Self::Answer(AnswerRequest { request, shown, .. }) => (request.as_deref(), shown.as_deref()),
+        }
+    }
+
+    /// Returns whether it names the request that it answers.
+    pub fn is_bound(&self) -> bool {
+        self.named() != (None, None)
+    }
+
+    /// Binds it to a request by the digest of what was shown.
+    pub fn bind(&mut self, digest: String) {
+        match self {
+            Self::Approve(ApproveRequest { shown, .. })
+            | Self::Reject(RejectRequest { shown, .. })
+            | Self::Answer(AnswerRequest { shown, .. }) => *shown = Some(digest),
         }
     }
 
@@ -214,7 +69,7 @@ impl Reply {
     /// # Errors
     /// Exit 1 if nothing waits, or not what the answer is for; exit 2 for a missing id and an invalid answer.
     pub fn action(&self, session: &str, requests: &[Request]) -> Result<Answering, Exit> {
-        let request = find(session, requests, self.request())?;
+        let request = find(session, requests, self.named())?;
         let (form, answer) = match (self, &request.asks) {
             (_, Asks::Elsewhere(elsewhere)) => return Err(not_here(elsewhere)),
             (Self::Approve(ApproveRequest { option, .. }), Asks::Approval(approval)) => {
@@ -243,42 +98,73 @@ impl Reply {
         let answered = AnsweredRequest {
             session: session.to_owned(),
             request: request.id.clone(),
+            asked: request.line(),
             answer: answer.to_owned(),
         };
         Ok(Answering { chat: request.chat.clone(), action, answered })
     }
 }
 
-/// The request that is answered: the named one, or the only one.
-fn find<'a>(session: &str, requests: &'a [Request], id: Option<&str>) -> Result<&'a Request, Exit> {
+/// The request that is answered: the one with this id and this digest, or else the only one.
+fn find<'a>(
+    session: &str,
+    requests: &'a [Request],
+    (id, shown): (Option<&str>, Option<&str>),
+) -> Result<&'a Request, Exit> {
     let listed = || {
-        let lines = requests.iter().map(|request| format!("{} ({})", request.id, request.line()));
+        let lines = requests.iter().map(|request| listed(&request.id, &request.line()));
         lines.collect::<Vec<_>>().join(", ")
     };
+    let other = || Exit::machine(format!("{session}: something else waits now: {}", listed()));
+    let is_shown = |request: &Request| shown.is_none_or(|shown| request.digest == shown);
     match (id, requests) {
-        (_, []) => Err(Exit::machine(format!("{session} waits for no input"))),
+        (_, []) => Err(nothing_waits(session)),
         (Some(id), _) => {
             let exact = requests.iter().find(|request| request.id == id);
             let named: Vec<&Request> = requests.iter().filter(|request| request.is_named(id)).collect();
             match (exact, named.as_slice()) {
+                (Some(request), _) if !is_shown(request) => Err(other()),
+                (None, [request]) if !is_shown(request) => Err(other()),
                 (Some(request), _) => Ok(request),
                 (None, [request]) => Ok(*request),
+                (None, []) if shown.is_some() => Err(other()),
                 (None, []) => Err(Exit::machine(format!(
                     "{session} has no pending request {id}; it waits for {}",
                     listed()
                 ))),
-                (None, _) => {
-                    Err(Exit::usage(format!("{id} names several requests; name one of {}", listed())))
+                (None, several) => {
+                    match several.iter().find(|request| shown.is_some() && is_shown(request)) {
+                        Some(request) => Ok(*request),
+                        None => {
+                            Err(Exit::usage(format!("{id} names several requests; name one of {}", listed())))
+                        }
+                    }
                 }
             }
         }
+        (None, _) if shown.is_some() => requests.iter().find(|request| is_shown(request)).ok_or_else(other),
         (None, [one]) => Ok(one),
-        (None, _) => Err(Exit::usage(format!(
-            "{session} has {} pending requests; name one with request: {}",
-            requests.len(),
-            listed()
-        ))),
+        (None, _) => Err(unnamed(session, requests.iter().map(|request| (&*request.id, request.line())))),
     }
+}
+
+fn listed(id: &str, line: &str) -> String {
+    format!("{id} ({line})")
+}
+
+/// The error of an answer to a session that waits for nothing.
+pub fn nothing_waits(session: &str) -> Exit {
+    Exit::machine(format!("{session} waits for no input"))
+}
+
+/// The error of an answer that names no request.
+pub fn unnamed<'a>(session: &str, requests: impl Iterator<Item = (&'a str, String)>) -> Exit {
+    let lines: Vec<String> = requests.map(|(id, line)| listed(id, &line)).collect();
+    let many = match lines.len() {
+        1 => "1 pending request".to_owned(),
+        many => format!("{many} pending requests"),
+    };
+    Exit::usage(format!("{session} has {many}; name one with request or shown: {}", lines.join(", ")))
 }
 
 fn not_here(elsewhere: &Elsewhere) -> Exit {
@@ -317,6 +203,7 @@ fn chosen(approval: &Approval, option: Option<&str>, approves: bool) -> Result<F
 /// The form of the answers to questions.
 fn answers_of(questions: &Questions, answers: &[String]) -> Result<Form, Exit> {
     let mut form = only("accept".to_owned());
+    let mut answered = vec![false; questions.questions.len()];
     let asked = &questions.questions;
     let ids = || asked.iter().map(|question| question.id.as_str()).collect::<Vec<_>>().join(", ");
     for answer in answers {
@@ -340,12 +227,15 @@ fn answers_of(questions: &Questions, answers: &[String]) -> Result<Form, Exit> {
             }
         };
         let (name, value) = field_of(at, question, value);
-        let several = matches!(question.kind, Kind::Many { .. });
-        let values = form.entry(name).or_default();
-        if !several && !values.is_empty() {
-            return Err(Exit::usage(format!("{} has more than one answer", question.id)));
+        let takes_one = !matches!(question.kind, Kind::Many { .. });
+        if std::mem::replace(&mut answered[at], true) && takes_one {
+            return Err(Exit::usage(format!("{} has more than one answer; it takes one", question.id)));
         }
-        values.push(value);
+        let values = form.entry(name).or_default();
+        // A choice that is named twice, such as by its id and its label, is one choice.
+        if !values.contains(&value) {
+            values.push(value);
+        }
     }
     Ok(form)
 }
@@ -377,7 +267,7 @@ fn field_of(at: usize, question: &Question, value: &str) -> (String, String) {
 impl PendingRequest {
     /// Makes it from a pending request of a session.
     pub fn of(request: &Request) -> Self {
-        let bare = Self::bare(&request.chat, &request.id, request.kind());
+        let bare = Self::bare(request);
         match &request.asks {
             Asks::Approval(approval) => bare.with_approval(approval),
             Asks::Questions(questions) => bare.with_questions(questions),
@@ -387,21 +277,12 @@ impl PendingRequest {
         }
     }
 
-    /// Makes it from a tool call of a chat that waits for approval.
-    pub fn of_call(chat: &str, turn: &str, call: &ToolCallPendingConfirmationState) -> Self {
-        Self::bare(chat, &call.tool_call_id, APPROVAL).with_approval(&Approval::of(turn, call))
-    }
-
-    /// Makes it from questions of a chat.
-    pub fn of_questions(chat: &str, request: &ChatInputRequest) -> Self {
-        Self::bare(chat, &request.id, QUESTION).with_questions(&Questions::of(request))
-    }
-
-    fn bare(chat: &str, id: &str, kind: &str) -> Self {
+    fn bare(request: &Request) -> Self {
         Self {
-            id: id.to_owned(),
-            kind: kind.to_owned(),
-            chat: chat.to_owned(),
+            id: request.id.clone(),
+            digest: request.digest.clone(),
+            kind: request.kind().to_owned(),
+            chat: request.chat.clone(),
             tool: None,
             title: None,
             message: None,
@@ -441,31 +322,30 @@ impl PendingRequest {
         }
     }
 
-    /// The id of its session, as commands take it.
-    fn session(&self) -> String {
-        match Channel::parse(&self.chat).session() {
-            SessionOf::Id(id) => id.to_owned(),
-            SessionOf::Chat(_) | SessionOf::None => "<session>".to_owned(),
-        }
-    }
-
-    /// As lines for a person: what is asked, then how it is answered.
-    pub fn lines(&self) -> Vec<String> {
-        let session = self.session();
+    /// What is asked, in one line.
+    pub fn line(&self) -> String {
         let title = self.title.as_ref().or(self.tool.as_ref());
-        let head = match (&self.message, title) {
+        match (&self.message, title) {
             (Some(message), Some(title)) if self.kind == APPROVAL => format!("{title}: {message}"),
             (Some(message), _) => message.clone(),
             (None, Some(title)) => title.clone(),
             (None, None) => "a question".to_owned(),
-        };
-        let mut lines = vec![format!("[waiting: {head}]")];
+        }
+    }
+
+    /// As lines for a person: what is asked in a session, then how it is answered.
+    pub fn lines(&self, session: &str) -> Vec<String> {
+        let id = uri::session_id(session).unwrap_or(session);
+        let mut lines = vec![format!("[waiting: {}]", self.line())];
         // Lines of a text do not look like those that follow it.
         let mut add = |text: String| {
             let shown = indented(&text).into_iter().enumerate();
             lines.extend(shown.map(|(at, line)| if at == 0 { line } else { format!("  {line}") }));
         };
         add(format!("request {}", self.id));
+        if self.chat != uri::default_chat(session) {
+            add(format!("chat {}", self.chat));
+        }
         if let Some(tool) = self.tool.as_ref().filter(|_| self.kind == APPROVAL) {
             add(format!("tool {tool}"));
         }
@@ -487,8 +367,8 @@ impl PendingRequest {
         }
         match self.kind.as_str() {
             APPROVAL => add(format!(
-                "answer with: ostler session approve {session} --request {id}, or ostler session reject {session} --request {id}",
-                id = quoted(&self.id)
+                "answer with: ostler session approve {id} --shown {shown}, or ostler session reject {id} --shown {shown}",
+                shown = self.digest
             )),
             QUESTION => {
                 let answers: Vec<String> = match self.questions.as_slice() {
@@ -497,9 +377,9 @@ impl PendingRequest {
                     several => several.iter().map(|one| format!(" {}=<ANSWER>", quoted(&one.id))).collect(),
                 };
                 add(format!(
-                    "answer with: ostler session answer {session}{} --request {}",
+                    "answer with: ostler session answer {id}{} --shown {}",
                     answers.concat(),
-                    quoted(&self.id)
+                    self.digest
                 ));
             }
             _ => {}
@@ -607,7 +487,7 @@ mod tests {
                     { "kind": "boolean", "id": "name=sure", "message": "Sure?" },
                     { "kind": "single-select", "id": "one", "message": "One?", "allowFreeformInput": true,
                       "options": [{ "id": "a", "label": "A b" }] },
-                    { "kind": "multi-select", "id": "many", "message": "Many?",
+                    { "kind": "multi-select", "id": "many", "message": "Many?", "allowFreeformInput": true, "max": 4,
                       "options": [{ "id": "x", "label": "X" }, { "id": "y", "label": "Y" }] },
                 ] } },
             ],
@@ -618,17 +498,18 @@ mod tests {
 
     fn answer(answers: &[&str]) -> Reply {
         let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
-        Reply::Answer(AnswerRequest { request: Some("r1".to_owned()), answers })
+        Reply::Answer(AnswerRequest { request: Some("r1".to_owned()), answers, ..AnswerRequest::default() })
     }
 
     fn approve(request: Option<&str>, option: Option<&str>) -> Reply {
         let owned = |text: Option<&str>| text.map(str::to_owned);
-        Reply::Approve(ApproveRequest { request: owned(request), option: owned(option) })
+        Reply::Approve(ApproveRequest { request: owned(request), option: owned(option), shown: None })
     }
 
     fn reject(request: &str, option: Option<&str>) -> Reply {
         Reply::Reject(RejectRequest {
             request: Some(request.to_owned()),
+            shown: None,
             option: option.map(str::to_owned),
             reason: Some("No".to_owned()),
         })
@@ -647,7 +528,7 @@ mod tests {
             (
                 approve(None, None),
                 2,
-                "s has 2 pending requests; name one with request: c1 (Runs ls), i1 (Name?)",
+                "s has 2 pending requests; name one with request or shown: c1 (Runs ls), i1 (Name?)",
             ),
             (approve(Some("x"), None), 1, "s has no pending request x; it waits for c1 (Runs ls)"),
             (approve(Some("i1"), None), 2, "i1 is a question; answer it"),
@@ -689,12 +570,22 @@ mod tests {
         assert_eq!((value("one"), value("many")), (json!("a"), json!(["x", "y"])));
         let free = answer(&["name=Ada", "one=else"]).action("s", &requests).unwrap().action;
         assert_eq!(free["answers"]["one"]["value"]["freeformValues"], json!(["else"]));
+        let many = ["name=Ada", "many=first text", "many=x", "many=second", "many=X"];
+        let many = answer(&many).action("s", &requests).unwrap().action;
+        assert_eq!(
+            many["answers"]["many"]["value"],
+            json!({ "kind": "selected-many", "value": ["x"], "freeformValues": ["first text", "second"] })
+        );
         for (answers, says) in [
             (&["Ada"][..], "Ada: write <question>=<answer>; the questions are name, name=sure, one, many"),
             (&["name=Ada", "name=Ben"], "name has more than one answer"),
             (&["one=a"], "Name?: an answer is needed"),
             (&["name=Ada", "name=sure=maybe"], "choose yes or no"),
-            (&["name=Ada", "many=z"], "choose from the options"),
+            (&["name=Ada", "many=1", "many=2", "many=3", "many=x", "many=y"], "choose at most 4 options"),
+            (&["name=Ada", "one=else", "one=other"], "one has more than one answer; it takes one"),
+            (&["name=Ada", "one=a", "one=other"], "one has more than one answer; it takes one"),
+            (&["name=Ada", "one=other", "one=A b"], "one has more than one answer; it takes one"),
+            (&["name=Ada", "name=sure=yes", "name=sure=no"], "name=sure has more than one answer"),
         ] {
             let why = answer(answers).action("s", &requests).unwrap_err();
             assert!(why.code() == 2 && why.to_string().contains(says), "{answers:?}: {why}");
@@ -703,19 +594,22 @@ mod tests {
 
     #[test]
     fn the_lines_of_a_request_say_how_it_is_answered() {
-        let session = ostler_protocol::uri::default_chat("echo:/5d0c");
-        let lines: Vec<String> = requests()
-            .into_iter()
-            .flat_map(|request| PendingRequest::of(&Request { chat: session.clone(), ..request }).lines())
-            .collect();
+        let requests = requests();
+        let lines: Vec<String> =
+            requests.iter().flat_map(|request| PendingRequest::of(request).lines("echo:/5d0c")).collect();
         let lines = lines.join("\n");
+        let (call, questions) = (&requests[0].digest, &requests[1].digest);
         for says in [
-            "[waiting: Run: Runs ls]\n    request c1\n    tool Run\n    input {\n        \"a\": 1\n      }\n",
+            "[waiting: Run: Runs ls]\n    request c1\n    chat echo:/s/chat\n    tool Run\n    input {\n        \"a\": 1\n      }\n",
             "    option never (rejects): Never\n",
-            "answer with: ostler session approve 5d0c --request c1, or ostler session reject 5d0c --request c1",
+            &format!(
+                "answer with: ostler session approve 5d0c --shown {call}, or ostler session reject 5d0c --shown {call}"
+            ),
             "    question name (text): Name?\n",
             "    question many (choices, optional): Many?\n      x: X\n",
-            "ostler session answer 5d0c name=<ANSWER> 'name=sure'=<ANSWER> one=<ANSWER> many=<ANSWER> --request i1",
+            &format!(
+                "ostler session answer 5d0c name=<ANSWER> 'name=sure'=<ANSWER> one=<ANSWER> many=<ANSWER> --shown {questions}"
+            ),
         ] {
             assert!(lines.contains(says), "{says:?} is not in {lines}");
         }
@@ -744,5 +638,54 @@ mod tests {
         let why = approve(Some("call"), None).action("s", &requests).unwrap_err().to_string();
         assert!(why.starts_with("call names several requests"), "{why}");
         assert_eq!(approve(Some("c2"), None).action("s", &requests).unwrap().answered.request, "c2");
+    }
+
+    #[test]
+    fn an_answer_reaches_only_what_was_shown() {
+        let before = requests();
+        let mut now = requests();
+        // The agent asks for something else with the same id.
+        now[0].digest = "other".to_owned();
+        let shown = |request: Option<&str>, digest: &str| {
+            Reply::Approve(ApproveRequest {
+                request: request.map(str::to_owned),
+                shown: Some(digest.to_owned()),
+                option: None,
+            })
+        };
+        for request in [None, Some("c1"), Some("call")] {
+            let reply = shown(request, &before[0].digest);
+            assert!(reply.is_bound());
+            assert_eq!(reply.action("s", &before).unwrap().answered.asked, "Runs ls");
+            let why = reply.action("s", &now).unwrap_err();
+            assert_eq!(
+                why,
+                Exit::machine("s: something else waits now: c1 (Runs ls), i1 (Name?)"),
+                "{request:?}"
+            );
+            assert_eq!(reply.action("s", &[]).unwrap_err(), nothing_waits("s"));
+        }
+        let gone = shown(Some("x"), &before[0].digest).action("s", &before).unwrap_err().to_string();
+        assert!(gone.contains("something else waits now"), "{gone}");
+        let mut bare = approve(None, None);
+        assert!(!bare.is_bound());
+        bare.bind(before[0].digest.clone());
+        assert!(bare.action("s", &before).is_ok() && bare.action("s", &now).is_err());
+    }
+
+    #[test]
+    fn drafts_of_answers_leave_the_digest_as_it_is() {
+        let digest = |drafts: Value| {
+            let state: SessionState = serde_json::from_value(json!({
+                "provider": "echo", "title": "", "status": 0, "lifecycle": "ready", "chats": [], "activeClients": [],
+                "inputNeeded": [{ "kind": "chatInput", "id": "i1", "chat": "echo:/s/chat", "request": {
+                    "id": "r1", "answers": drafts,
+                    "questions": [{ "kind": "text", "id": "name", "message": "Name?" }] } }],
+            }))
+            .unwrap();
+            Request::all(&state).next().unwrap().digest
+        };
+        let draft = json!({ "name": { "state": "draft", "value": { "kind": "text", "value": "A" } } });
+        assert_eq!(digest(json!({})), digest(draft));
     }
 }

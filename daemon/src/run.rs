@@ -26,7 +26,7 @@ use crate::cli::ReusedPorts;
 use crate::compose::{Composed, compose};
 use crate::console_changes;
 use crate::control::Control;
-use crate::daemon_file::{Holding, Record};
+use crate::daemon_file::{self, Holding, Record};
 use crate::edited_files::{self, watch::FileWatch};
 use crate::exit::Exit;
 use crate::idle;
@@ -65,7 +65,8 @@ pub async fn run(
     passed: &Passed,
 ) -> Result<Ended, Exit> {
     let hidden = Hidden::default();
-    let (log, metrics, spans) = log::start(&settings.log, settings.otlp.is_some(), &hidden);
+    let file = settings.detached.then(|| daemon_file::log_file(&settings.folders().state));
+    let (log, metrics, spans) = log::start(&settings.log, settings.otlp.is_some(), &hidden, file);
     settings.otlp.iter().for_each(|collector| collector.hide(&hidden));
     for line in &settings.warnings {
         log.warn(line);

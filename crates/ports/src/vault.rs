@@ -98,9 +98,14 @@ impl FileVault {
                     file.change(|held| (held.insert(name.to_string(), value.into()), ()).1)
                 })
             }),
-            delete: Call::new(move |(name,)| {
-                delete.with(name, |file, name| {
-                    file.change(|held| held.shift_remove(&name.to_string()).is_some())
+            delete: Call::new(move |(name,): (String,)| {
+                delete.file.ask(move |file| {
+                    let existed = file.change(|held| held.shift_remove(&name).is_some())?;
+                    match VaultName::parse(&name) {
+                        // A name that an earlier version accepted can be deleted, though no other use of it is accepted.
+                        Err(wrong) if !existed => Err(wrong.into()),
+                        _ => Ok(existed),
+                    }
                 })
             }),
             list: Call::new(move |()| list.file.ask(|file| file.list())),

@@ -341,6 +341,15 @@ impl Scopes {
         Prepared { scopes: self, marker, cgroup, memory, mark, helped, supervised: helped && supervised }
     }
 
+    /// Returns how many programs of each provider run.
+    pub fn running(&self) -> BTreeMap<String, usize> {
+        let mut running = BTreeMap::new();
+        for scope in self.open.lock().values() {
+            *running.entry(scope.owner.provider.clone()).or_default() += 1;
+        }
+        running
+    }
+
     /// Returns the memory of each owner's processes, by provider and session. Reads files, so do not call it in a
     /// shared task.
     pub fn usages(&self) -> Vec<Usage> {

@@ -92,10 +92,30 @@ pub struct Run {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
+    /// What was done with its changes after its turn, if its automation says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<RunOperation>,
     /// URI of the session to open first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// URIs of its sessions; absent in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Vec<String>>,
+}
+
+/// The operation of a run after its turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunOperation {
+    /// The operation.
+    #[schemars(extend("enum" = ["commit", "create-pr"]))]
+    pub operation: String,
+    /// Its state.
+    #[schemars(extend("enum" = ["running", "done", "failed"]))]
+    pub state: String,
+    /// What it did, such as the commit, or why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// URL of the pull request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
 }

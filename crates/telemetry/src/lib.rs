@@ -6,7 +6,7 @@
 //! use ostler_telemetry::log::{self, Format, LogOptions};
 //!
 //! let options = LogOptions::new(Some("info,ostler::command=debug"), Format::Json)?;
-//! let (log, metrics, spans) = log::start(&options, false, &Hidden::default());
+//! let (log, metrics, spans) = log::start(&options, false, &Hidden::default(), None);
 //! log.info("ready");
 //! assert!(spans.is_none());
 //! # Ok::<(), String>(())
@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod log;
+pub mod log_rotation;
 pub mod metrics;
 pub mod otlp;
 pub mod printable;

@@ -4,7 +4,7 @@
 //! Lines of the host's [`Log`] are events of the level `info`. Every text in an event or span passes [`Hidden`].
 
 use std::fmt::{Debug, Write as _};
-use std::io::Write;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ostler_contract::{JsonObject, Value, json};
@@ -20,6 +20,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::clock;
+use crate::log_rotation::LogOutput;
 use crate::metrics::{self, Metrics};
 use crate::otlp::Spans;
 use crate::printable::{one_line, tame};
@@ -90,11 +91,16 @@ fn filter(text: &str) -> Option<Targets> {
 }
 
 /// Installs the subscribers of this process: the log on stderr, the metrics and the export. Returns the host's log.
-/// Collects spans for an export if `export` is set.
-pub fn start(options: &LogOptions, export: bool, hidden: &Hidden) -> (Log, Metrics, Option<Spans>) {
+/// Collects spans for an export if `export` is set. `file` is the log that stderr was opened as, if it is one.
+pub fn start(
+    options: &LogOptions,
+    export: bool,
+    hidden: &Hidden,
+    file: Option<PathBuf>,
+) -> (Log, Metrics, Option<Spans>) {
     let (metrics, spans) = (Metrics::default(), export.then(Spans::default));
     // A second host in one process, as in tests, uses the first one's.
-    let _ = set_global_default(subscribers(options, &metrics, spans.as_ref(), hidden));
+    let _ = set_global_default(subscribers(options, &metrics, spans.as_ref(), hidden, file));
     metrics.measure_calls();
     let hidden = hidden.clone();
     let log = Log::with_levels(|level, line| match level {
@@ -107,8 +113,16 @@ pub fn start(options: &LogOptions, export: bool, hidden: &Hidden) -> (Log, Metri
 
 /// Returns the log, the metrics and, if there is an export, its spans. Without an export nothing stands in its place: an
 /// absent layer beside filtered ones makes a span of every call of a plugin's function, though no filter wants it.
-fn subscribers(options: &LogOptions, metrics: &Metrics, export: Option<&Spans>, hidden: &Hidden) -> Dispatch {
-    let lines = Lines { write: stderr, hidden: hidden.clone(), format: options.format };
+fn subscribers(
+    options: &LogOptions,
+    metrics: &Metrics,
+    export: Option<&Spans>,
+    hidden: &Hidden,
+    file: Option<PathBuf>,
+) -> Dispatch {
+    let output = LogOutput::new(file);
+    let lines =
+        Lines { write: move |line: &str| output.write(line), hidden: hidden.clone(), format: options.format };
     let measured = tracing_subscriber::registry()
         .with(lines.with_filter(options.filter.clone()))
         .with(metrics.layer().with_filter(metrics::measured_spans()));
@@ -116,11 +130,6 @@ fn subscribers(options: &LogOptions, metrics: &Metrics, export: Option<&Spans>, 
         Some(spans) => Dispatch::new(measured.with(spans.layer(hidden).with_filter(metrics::all_spans()))),
         None => Dispatch::new(measured),
     }
-}
-
-fn stderr(line: &str) {
-    // There is no other place to report that stderr is closed.
-    let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
 /// Returns the message of a line of the log, in either format.
@@ -329,7 +338,7 @@ mod tests {
         let metadata = span.metadata().unwrap();
         let is_span = |level: &str, export: Option<&Spans>| {
             let options = LogOptions { filter: filter(level).unwrap(), ..LogOptions::default() };
-            let subscribers = subscribers(&options, &Metrics::default(), export, &hidden);
+            let subscribers = subscribers(&options, &Metrics::default(), export, &hidden, None);
             !subscribers.register_callsite(metadata).is_never()
         };
         assert!(!is_span("info", None));

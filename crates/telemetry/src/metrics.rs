@@ -2,6 +2,7 @@
 //! the contract measures calls of plugins' functions; sizes are read at each request.
 
 use std::collections::{BTreeMap, HashSet};
+use std::env::consts::{ARCH, OS};
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,6 +17,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tracing::Subscriber;
 use tracing::field::{Field, Visit};
@@ -81,9 +83,18 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// What a JavaScript plugin uses.
+/// What parts of the host use that the engine does not know.
 #[derive(Debug)]
 pub struct Used {
+    /// The JavaScript plugins.
+    pub plugins: Vec<UsedByPlugin>,
+    /// The number of processes of ACP agents by provider.
+    pub agents: Vec<(String, usize)>,
+}
+
+/// What a JavaScript plugin uses.
+#[derive(Debug)]
+pub struct UsedByPlugin {
     /// The plugin's label.
     pub plugin: String,
     /// Its CPU time so far.
@@ -150,8 +161,8 @@ impl Metrics {
         Measure(self.clone())
     }
 
-    /// Returns the metrics as text, with what each JavaScript plugin uses.
-    pub fn text(&self, host: &Host, plugins: impl Iterator<Item = Used>) -> String {
+    /// Returns the metrics as text, with what is used by plugins and agents.
+    pub fn text(&self, host: &Host, used: Used) -> String {
         let mut registry = Registry::default();
         for kind in KINDS {
             if let Some(durations) = self.0.get(kind.target) {
@@ -208,12 +219,31 @@ impl Metrics {
         let runtime = tokio::runtime::Handle::current().metrics();
         gauge("ostler_tasks", "Tasks of the runtime", runtime.num_alive_tasks());
         gauge("ostler_queued_tasks", "Tasks that wait for a thread", runtime.global_queue_depth());
+        let agents = Family::<Labels, Gauge>::default();
+        for (provider, count) in used.agents {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            agents.get_or_create(&vec![("provider", provider)]).set(count);
+        }
+        registry.register("ostler_agent_processes", "Running processes of ACP agents", agents);
+        if let Some(bytes) = resident_memory() {
+            let gauge: Gauge = Gauge::default();
+            gauge.set(bytes);
+            let help = "Memory of the daemon's process, without those that it starts";
+            registry.register_with_unit("ostler_resident_memory", help, Unit::Bytes, gauge);
+        }
+        let build = [("version", env!("CARGO_PKG_VERSION")), ("os", OS), ("arch", ARCH)];
+        let build: Labels = build.map(|(label, value)| (label, value.to_owned())).to_vec();
+        registry.register(
+            "ostler_build",
+            "The version of the daemon and what it was built for",
+            Info::new(build),
+        );
         let cpu = Family::<Labels, Counter<f64, AtomicU64>>::default();
         let memory = Family::<Labels, Gauge>::default();
-        for used in plugins {
-            let labels = vec![("plugin", used.plugin)];
-            cpu.get_or_create(&labels).inc_by(used.time.as_secs_f64());
-            memory.get_or_create(&labels).set(i64::try_from(used.memory).unwrap_or(i64::MAX));
+        for plugin in used.plugins {
+            let labels = vec![("plugin", plugin.plugin)];
+            cpu.get_or_create(&labels).inc_by(plugin.time.as_secs_f64());
+            memory.get_or_create(&labels).set(i64::try_from(plugin.memory).unwrap_or(i64::MAX));
         }
         let problems = Family::<Labels, Gauge>::default();
         for kind in ProblemKind::ALL {
@@ -240,6 +270,14 @@ impl Metrics {
         let _ = encode(&mut text, &registry);
         text
     }
+}
+
+/// Returns the size of this process in memory, in bytes, on systems that have it in `/proc`.
+fn resident_memory() -> Option<i64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: i64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
 }
 
 /// The spans of everything that is measured.

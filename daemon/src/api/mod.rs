@@ -151,7 +151,7 @@ async fn answer(control: &Arc<Control>, request: Request) -> Response {
 async fn answer_to(control: &Arc<Control>, request: Request, page: &Page) -> Response {
     let path = request.uri().path().to_owned();
     match serve(control, &path, request, page).await {
-        Ok(Served::Stream(response)) => response,
+        Ok(Served::Response(response)) => response,
         Ok(Served::Value(value)) => {
             let value = hide(control, without_userinfo(value));
             match (rows::find(&path).map(|(row, _)| row.answer), value) {
@@ -236,7 +236,7 @@ impl Refused {
 /// What a request is answered with.
 enum Served {
     Value(Value),
-    Stream(Response),
+    Response(Response),
 }
 
 async fn serve(control: &Arc<Control>, path: &str, request: Request, page: &Page) -> Result<Served, Refused> {
@@ -257,7 +257,10 @@ async fn serve(control: &Arc<Control>, path: &str, request: Request, page: &Page
     let ask = Ask { control: control.clone(), caller, by, name, page: page.clone() };
     if !is_head && let Some(events) = row.events(&ask, request.uri().query(), request.headers()) {
         let hang_up = request.extensions().get::<HangUp>().cloned();
-        return Ok(Served::Stream(events?.response(hang_up)));
+        return Ok(Served::Response(events?.response(hang_up)));
+    }
+    if row.path == rows::DOCUMENT {
+        return Ok(Served::Response(openapi::response(control)));
     }
     if row.body.is_none() {
         return row.run(ask, request.uri().query(), JsonObject::new()).await.map(Served::Value);

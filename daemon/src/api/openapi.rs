@@ -1,7 +1,10 @@
 //! The OpenAPI 3.1 document of the API, made from its rows.
 
+use bytes::Bytes;
+use ostler_contract::http::{Response, header};
 use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::names;
+use parking_lot::Mutex;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use url::Url;
 
@@ -74,8 +77,32 @@ pub(super) async fn pointer(ask: Ask) -> Result<Pointer, Refused> {
     Ok(Pointer { name: names::HOST.to_owned(), openapi, documentation: names::page("http") })
 }
 
+/// The document, whose row has its shape; requests are answered with [`response`].
 pub(super) async fn serve(ask: Ask) -> Result<Document, Refused> {
     Ok(document(public_path(&ask.control).as_deref()))
+}
+
+/// The document as it is sent, with the public path that it was made for: anybody can ask for it, and making it takes
+/// much longer than sending it.
+static MADE: Mutex<Option<(Option<String>, Bytes)>> = Mutex::new(None);
+
+/// The answer with the document.
+pub(super) fn response(control: &Control) -> Response {
+    let path = public_path(control);
+    let mut made = MADE.lock();
+    let bytes = match &*made {
+        Some((of, bytes)) if *of == path => bytes.clone(),
+        _ => {
+            // A document always encodes.
+            let bytes = Bytes::from(serde_json::to_vec(&document(path.as_deref())).unwrap_or_default());
+            *made = Some((path, bytes.clone()));
+            bytes
+        }
+    };
+    drop(made);
+    let mut response = Response::new(bytes.into());
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
 }
 
 /// The path of the public URL, where it has one: a proxy removes it before the request gets here.

@@ -122,7 +122,7 @@ pub struct Endpoint {
 pub struct EndpointLog {
     /// The endpoint.
     pub id: String,
-    /// The calls, oldest first, without their bodies: `at`, `status`, `ms`, `runs`, `unstarted`, `repeats`, `chat`, `turn`, `why` and others.
+    /// The calls, oldest first, without their bodies: `at`, `status`, `ms`, `runs`, `unstarted`, `repeats`, `chat`, `turn`, `why`, `times` (of the calls that were rejected for one reason, the last is listed) and others.
     pub calls: Vec<JsonObject>,
 }
 

@@ -23,6 +23,7 @@ use crate::exit::Exit;
 use crate::notify::client::{Client, Failed};
 use crate::pending::{
     AnsweredRequest, Answering, CancelTurn, CancelledTurn, PendingRequest, Reply, cancelling, not_running,
+    unnamed,
 };
 
 /// How many sessions a page looks at.
@@ -144,6 +145,11 @@ pub(super) async fn reply(ask: Ask, reply: Reply) -> Result<AnsweredRequest, Ref
     let Found { summary, .. } = find(&ask).await?;
     let mut client = connect(&ask).await?;
     let now = client.session(&summary.resource).await.map_err(failed)?;
+    if !reply.is_bound() && !now.requests.is_empty() {
+        // A program answers what it has read, not what waits when its request arrives.
+        let requests = now.requests.iter().map(|request| (&*request.id, request.line()));
+        return Err(unnamed(&summary.resource, requests).into());
+    }
     let Answering { chat, action, answered } = reply.action(&summary.resource, &now.requests)?;
     dispatch(&mut client, &chat, &action).await?;
     Ok(answered)

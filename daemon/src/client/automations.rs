@@ -1,8 +1,8 @@
 //! The automations of a running daemon, as its clients see them.
 
 use ostler_contract::{JsonObject, Value, json};
-use ostler_protocol::uri;
 use ostler_protocol::wire::state::{AutomationEntry, AutomationRunSummary, AutomationTrigger, SnapshotState};
+use ostler_protocol::{names, uri};
 
 use super::Connection;
 use super::follow::outcome;
@@ -137,7 +137,7 @@ pub fn run_json(run: &AutomationRunSummary) -> Value {
     let (status, at, error) = outcome(&run.lifecycle);
     json!({
         "run": run.resource, "status": status, "at": at, "session": run.primary_session, "error": error,
-        "origin": run.origin,
+        "origin": run.origin, "after": run.meta.as_ref().and_then(|meta| meta.get(&names::meta_key("after"))),
     })
 }
 
@@ -156,8 +156,11 @@ pub fn run_line(row: &Value) -> String {
     if let Some(session) = row["session"].as_str() {
         line.push_str(&format!(", session {session}"));
     }
-    if let Some(why) = row["error"].as_str() {
-        line.push_str(&format!(": {}", one_line(why)));
-    }
+    line.push_str(&outcome_words(row["error"].as_str(), row["after"]["message"].as_str()));
     line
+}
+
+/// Why a run failed, or else what was done with its changes after its turn, as the end of its line.
+pub fn outcome_words(error: Option<&str>, done: Option<&str>) -> String {
+    error.or(done).map(|text| format!(": {}", one_line(text))).unwrap_or_default()
 }

@@ -4,16 +4,18 @@ use std::collections::HashMap;
 
 use ahp::{ClientEvent, ClientEventStream, SubscriptionEvent};
 use ostler_contract::{Value, json};
-use ostler_protocol::wire::actions::{ActionEnvelope, ChatToolCallReadyAction, StateAction};
+use ostler_protocol::uri::{Channel, SessionOf};
+use ostler_protocol::wire::actions::{ActionEnvelope, StateAction};
 use ostler_protocol::wire::state::{
     ActiveTurn, AutomationRunLifecycle, AutomationRunState, ChatState, Message, ResponsePart, SnapshotState,
-    ToolCallPendingConfirmationState, ToolCallState, ToolResultContent, Turn, TurnState,
+    ToolCallState, ToolResultContent, Turn, TurnState,
 };
 use ostler_protocol::{names, uri};
 
 use super::automations::object;
 use super::{Connection, exit, lost};
 use crate::exit::Exit;
+use crate::notify::request::Request;
 use crate::pending::{PendingRequest, cancelling};
 
 /// What is seen of a run or a turn.
@@ -29,8 +31,8 @@ pub enum Seen<'a> {
     Answered(&'a str),
     /// A piece of the reply.
     Text(&'a str),
-    /// The turn waits for an answer to this.
-    Waits(&'a PendingRequest),
+    /// A chat of this session waits for an answer to this.
+    Waits(&'a str, &'a PendingRequest),
     /// The turn ended.
     Over,
 }
@@ -142,11 +144,12 @@ impl Connection {
         // What came before is in the snapshot.
         let from = u64::try_from(snapshot.from_seq).unwrap_or_default();
         let mut chat: Option<(String, FollowedChat)> = None;
+        let mut requests = FollowedRequests::default();
         loop {
             if let (None, Some(session)) = (&chat, &state.primary_session) {
                 see(&Seen::Session(session));
                 let channel = uri::default_chat(session);
-                let mut followed = FollowedChat::of(&channel);
+                let mut followed = FollowedChat::default();
                 match self.client().subscribe(channel.clone()).await {
                     Ok((subscribed, _)) => {
                         if let Some(snapshot) = subscribed.snapshot
@@ -156,6 +159,7 @@ impl Connection {
                             followed.from = snapshot.from_seq;
                         }
                         chat = Some((channel, followed));
+                        requests = FollowedRequests::of(self, session, see).await?;
                     }
                     // Disposed since; how the run ended is known all the same.
                     Err(_) if is_over(&state) => {}
@@ -171,7 +175,9 @@ impl Connection {
                     ahp::reducers::apply_action_to_automation_run(&mut state, &envelope.action);
                 }
                 Some((of, followed)) if *of == channel => followed.action(&envelope, see),
-                _ => {}
+                _ => {
+                    requests.action(&channel, &envelope, see);
+                }
             }
         }
         let (status, at, error) = outcome(&state.lifecycle);
@@ -197,7 +203,7 @@ impl Connection {
     ) -> Result<TurnEnd, Exit> {
         let mut events = Events(self.client().events());
         let (state, from) = self.chat(chat).await?;
-        let mut followed = FollowedChat { only: Some(turn.to_owned()), from, ..FollowedChat::of(chat) };
+        let mut followed = FollowedChat { only: Some(turn.to_owned()), from, ..FollowedChat::default() };
         match Named::find(&state, turn) {
             Some(Named::Ended(ended)) => followed.ended(ended, see),
             Some(Named::Active(active)) => {
@@ -207,16 +213,23 @@ impl Connection {
             Some(Named::Waiting(_)) => {}
             None => return Err(Exit::machine(format!("{chat} has no turn {turn}"))),
         }
+        if followed.over {
+            return Ok(followed.end);
+        }
+        let mut requests = FollowedRequests::of_chat(self, chat, see).await?;
         while !followed.over {
             let (channel, envelope) = events.next().await?;
-            if channel == chat {
-                followed.action(&envelope, see);
+            match channel == chat {
+                true => followed.action(&envelope, see),
+                false => {
+                    requests.action(&channel, &envelope, see);
+                }
             }
         }
         Ok(followed.end)
     }
 
-    /// Follows a chat until the connection ends, or until no turn runs.
+    /// Follows a chat, and what its session waits for, until the connection ends, or until no turn runs.
     ///
     /// # Errors
     /// Exit 2 when there is no such chat, exit 1 when the connection ends.
@@ -229,8 +242,9 @@ impl Connection {
     ) -> Result<(), Exit> {
         let mut events = Events(self.client().events());
         let (state, from) = self.chat(chat).await?;
-        let mut followed = FollowedChat { from, ..FollowedChat::of(chat) };
+        let mut followed = FollowedChat { from, ..FollowedChat::default() };
         followed.last(&state, see);
+        let mut requests = FollowedRequests::of_chat(self, chat, see).await?;
         let mut runs = state.active_turn.is_some();
         while runs || !until_idle {
             let (channel, envelope) = events.next().await?;
@@ -238,6 +252,8 @@ impl Connection {
                 followed.action(&envelope, see);
                 raw(&envelope);
                 runs = !followed.over;
+            } else if requests.action(&channel, &envelope, see) {
+                raw(&envelope);
             }
         }
         Ok(())
@@ -311,13 +327,88 @@ fn called(message: &Message) -> Option<&str> {
     message.meta.as_ref()?.get(&names::meta_key("webhook"))?.get("turn")?.as_str()
 }
 
+/// What a session waits for in all of its chats, as far as it has been printed: a turn also waits for its workers.
+#[derive(Debug, Default)]
+struct FollowedRequests {
+    session: String,
+    /// Actions up to this number are in the snapshot.
+    from: i64,
+    /// The digests of the requests that are printed and not answered, by id.
+    shown: HashMap<String, String>,
+}
+
+impl FollowedRequests {
+    /// Subscribes to a session and shows what it waits for. Of one that the host does not show, nothing.
+    async fn of(daemon: &Connection, session: &str, see: &mut impl FnMut(&Seen<'_>)) -> Result<Self, Exit> {
+        let subscribed = match daemon.client().subscribe(session.to_owned()).await {
+            Ok((subscribed, _)) => subscribed,
+            Err(ahp::ClientError::Rpc(_)) => return Ok(Self::default()),
+            Err(error) => return Err(exit(error)),
+        };
+        let Some(snapshot) = subscribed.snapshot else { return Ok(Self::default()) };
+        let SnapshotState::Session(state) = snapshot.state else { return Ok(Self::default()) };
+        let id = uri::session_id(session).unwrap_or(session);
+        let mut followed = Self {
+            session: uri::session(&state.provider, id),
+            from: snapshot.from_seq,
+            shown: HashMap::new(),
+        };
+        Request::all(&state).for_each(|request| followed.show(&request, see));
+        Ok(followed)
+    }
+
+    /// The same for the session of a chat.
+    async fn of_chat(daemon: &Connection, chat: &str, see: &mut impl FnMut(&Seen<'_>)) -> Result<Self, Exit> {
+        let session = match Channel::parse(chat).session() {
+            SessionOf::Id(id) => Some(uri::session_alias(id)),
+            SessionOf::Chat(chat) => {
+                let has_it = |row: &Value| {
+                    row["chats"].as_array().into_iter().flatten().any(|one| one["resource"] == *chat)
+                };
+                let rows = daemon.sessions(1, has_it).await?;
+                rows.first().and_then(|row| row["resource"].as_str()).map(str::to_owned)
+            }
+            SessionOf::None => None,
+        };
+        match session {
+            Some(session) => Self::of(daemon, &session, see).await,
+            None => Ok(Self::default()),
+        }
+    }
+
+    fn show(&mut self, request: &Request, see: &mut impl FnMut(&Seen<'_>)) {
+        let before = self.shown.insert(request.id.clone(), request.digest.clone());
+        if before.as_ref() != Some(&request.digest) {
+            see(&Seen::Waits(&self.session, &PendingRequest::of(request)));
+        }
+    }
+
+    /// Shows a new request; returns whether the action is about what the session waits for.
+    fn action(&mut self, channel: &str, envelope: &ActionEnvelope, see: &mut impl FnMut(&Seen<'_>)) -> bool {
+        let is_of_session =
+            uri::session_id(channel).is_some_and(|id| uri::session_id(&self.session) == Some(id));
+        if !is_of_session || envelope.server_seq <= u64::try_from(self.from).unwrap_or_default() {
+            return false;
+        }
+        match &envelope.action {
+            StateAction::SessionInputNeededSet(set) => {
+                if let Some(request) = Request::read(&set.request) {
+                    self.show(&request, see);
+                }
+                true
+            }
+            StateAction::SessionInputNeededRemoved(removed) => {
+                self.shown.remove(&removed.id);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
 /// How far a followed chat has been printed.
 #[derive(Debug, Default)]
 struct FollowedChat {
-    /// Its URI.
-    uri: String,
-    /// The calls that have begun, by id, with the names of their tools.
-    calls: HashMap<String, (String, String)>,
     /// The one turn that is followed.
     only: Option<String>,
     /// Actions up to this number are in the snapshot.
@@ -327,10 +418,6 @@ struct FollowedChat {
 }
 
 impl FollowedChat {
-    fn of(uri: &str) -> Self {
-        Self { uri: uri.to_owned(), ..Self::default() }
-    }
-
     /// Shows the turn that runs, or else the last one.
     fn last(&mut self, state: &ChatState, see: &mut impl FnMut(&Seen<'_>)) {
         match (&state.active_turn, state.turns.last()) {
@@ -360,29 +447,8 @@ impl FollowedChat {
         turn.response_parts.iter().for_each(|part| self.part(part, see));
     }
 
-    /// The call that an action made ready, which waits for approval.
-    fn pending(&self, ready: &ChatToolCallReadyAction) -> ToolCallPendingConfirmationState {
-        let (tool_name, display_name) = self.calls.get(&ready.tool_call_id).cloned().unwrap_or_default();
-        ToolCallPendingConfirmationState {
-            tool_call_id: ready.tool_call_id.clone(),
-            tool_name,
-            display_name,
-            intention: ready.intention.clone(),
-            contributor: ready.contributor.clone(),
-            meta: ready.meta.clone(),
-            invocation_message: ready.invocation_message.clone(),
-            tool_input: ready.tool_input.clone(),
-            confirmation_title: ready.confirmation_title.clone(),
-            risk_assessment: ready.risk_assessment.clone(),
-            edits: ready.edits.clone(),
-            editable: ready.editable,
-            options: ready.options.clone(),
-        }
-    }
-
     fn begins(&mut self, turn: &str, text: &str, see: &mut impl FnMut(&Seen<'_>)) {
         self.over = false;
-        self.calls.clear();
         self.end = TurnEnd { turn: turn.to_owned(), ..TurnEnd::default() };
         see(&Seen::Asked(text));
     }
@@ -406,18 +472,9 @@ impl FollowedChat {
                 // The name is in every state of a call.
                 let call = serde_json::to_value(&part.tool_call).unwrap_or_default();
                 see(&Seen::Called(call["toolName"].as_str().unwrap_or_default()));
-                match &part.tool_call {
-                    ToolCallState::Completed(call) => {
-                        answered(call.content.as_deref().unwrap_or_default(), see);
-                    }
-                    ToolCallState::PendingConfirmation(call) => {
-                        see(&Seen::Waits(&PendingRequest::of_call(&self.uri, &self.end.turn, call)));
-                    }
-                    _ => {}
+                if let ToolCallState::Completed(call) = &part.tool_call {
+                    answered(call.content.as_deref().unwrap_or_default(), see);
                 }
-            }
-            ResponsePart::InputRequest(part) if part.response.is_none() => {
-                see(&Seen::Waits(&PendingRequest::of_questions(&self.uri, &part.request)));
             }
             _ => {}
         }
@@ -441,20 +498,8 @@ impl FollowedChat {
             StateAction::ChatTurnStarted(turn) => self.begins(&turn.turn_id, &turn.message.text, see),
             StateAction::ChatResponsePart(part) => self.part(&part.part, see),
             StateAction::ChatDelta(delta) => self.text(&delta.content, see),
-            StateAction::ChatToolCallStart(call) => {
-                let names = (call.tool_name.clone(), call.display_name.clone());
-                self.calls.insert(call.tool_call_id.clone(), names);
-                see(&Seen::Called(&call.tool_name));
-            }
-            StateAction::ChatToolCallReady(ready) if ready.confirmed.is_none() => {
-                let call = self.pending(ready);
-                see(&Seen::Waits(&PendingRequest::of_call(&self.uri, &ready.turn_id, &call)));
-            }
-            StateAction::ChatInputRequested(asked) => {
-                see(&Seen::Waits(&PendingRequest::of_questions(&self.uri, &asked.request)));
-            }
+            StateAction::ChatToolCallStart(call) => see(&Seen::Called(&call.tool_name)),
             StateAction::ChatToolCallComplete(done) => {
-                self.calls.remove(&done.tool_call_id);
                 answered(done.result.content.as_deref().unwrap_or_default(), see);
             }
             StateAction::ChatTurnComplete(_) => self.ends("complete", None, see),

@@ -47,7 +47,7 @@ impl Screen {
                 }
             }
             Seen::Text(text) => self.text(text),
-            Seen::Waits(request) => request.lines().iter().for_each(|line| self.line(line)),
+            Seen::Waits(session, request) => request.lines(session).iter().for_each(|line| self.line(line)),
             Seen::Over => self.end_text(),
         }
     }

@@ -69,7 +69,9 @@ fn see(seen: &Seen<'_>) {
             write("     ");
         }
         Seen::Text(text) => write(text),
-        Seen::Waits(request) => request.lines().iter().for_each(|line| step(format!("   {line}"))),
+        Seen::Waits(session, request) => {
+            request.lines(session).iter().for_each(|line| step(format!("   {line}")));
+        }
         Seen::Over => step(""),
     }
 }

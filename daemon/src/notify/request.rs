@@ -188,9 +188,14 @@ impl Request {
         state.input_needed.iter().flatten().filter_map(Self::read)
     }
 
-    fn read(request: &SessionInputRequest) -> Option<Self> {
-        let text = serde_json::to_vec(request).ok()?;
-        let digest = hex::encode(&digest(&SHA256, &text).as_ref()[..16]);
+    /// Reads a request; of a kind that this host does not know, `None`.
+    pub fn read(request: &SessionInputRequest) -> Option<Self> {
+        let mut content = serde_json::to_value(request).ok()?;
+        // Drafts of answers are not what is asked.
+        if let Some(asked) = content.get_mut("request").and_then(Value::as_object_mut) {
+            asked.shift_remove("answers");
+        }
+        let digest = hex::encode(&digest(&SHA256, content.to_string().as_bytes()).as_ref()[..16]);
         let (id, chat, asks) = match request {
             SessionInputRequest::ToolConfirmation(asked) => {
                 let ToolCallConfirmationState::PendingConfirmation(call) = &asked.tool_call else {
@@ -412,17 +417,19 @@ impl Question {
                 if chosen.iter().any(|id| !choices.iter().any(|choice| choice.id == *id)) {
                     return Err("choose from the options".to_owned());
                 }
-                let free = free.filter(|_| *may);
-                let number = chosen.len() + usize::from(free.is_some());
+                let texts = form.get(&free_field(at)).filter(|_| *may).into_iter().flatten();
+                let texts: Vec<&str> =
+                    texts.map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
+                let number = chosen.len() + texts.len();
                 let few = least.is_some_and(|least| number < least) && (self.required || number > 0);
                 if few || most.is_some_and(|most| number > most) {
                     return Err(format!("choose {} options", between(least, most)));
                 }
-                match (number, free) {
+                match (number, texts.is_empty()) {
                     (0, _) => None,
-                    (_, None) => Some(json!({ "kind": "selected-many", "value": chosen })),
-                    (_, Some(text)) => {
-                        Some(json!({ "kind": "selected-many", "value": chosen, "freeformValues": [text] }))
+                    (_, true) => Some(json!({ "kind": "selected-many", "value": chosen })),
+                    (_, false) => {
+                        Some(json!({ "kind": "selected-many", "value": chosen, "freeformValues": texts }))
                     }
                 }
             }

@@ -9,6 +9,7 @@ use ostler_protocol::run_list::{Run, RunFilter, RunList};
 use ostler_protocol::wire::state::{
     AutomationEntry, AutomationRunSummary, AutomationTrigger, SessionSummary,
 };
+use ostler_protocol::{names, uri};
 use ostler_telemetry::printable::one_line;
 use serde::Deserialize as _;
 
@@ -16,7 +17,7 @@ use super::ask;
 use crate::answer::Answer;
 use crate::api::list_shapes::{INPUT_NEEDED, SESSIONS, Session, SessionFilter, SessionList, WAITING};
 use crate::client::Connection;
-use crate::client::automations::{id_of, run_json, run_line, run_word, triggers};
+use crate::client::automations::{id_of, outcome_words, run_json, run_line, run_word, triggers};
 use crate::client::follow::outcome;
 use crate::client::screen::{Screen, first_line};
 use crate::exit::Exit;
@@ -136,6 +137,10 @@ async fn show(daemon: &Connection, name: &str) -> Result<Answer, Exit> {
         lines.push(format!("backend {provider}"));
     }
     lines.extend(triggers(&entry).into_iter().map(|trigger| format!("on {trigger}")));
+    let own = definition.meta.as_ref().and_then(|meta| meta.get(names::HOST));
+    if let Some(operation) = own.and_then(|own| own.get("after")?.as_str()) {
+        lines.push(format!("after each run {operation}"));
+    }
     let next = next_runs(&entry, jiff::Timestamp::now());
     if !next.is_empty() {
         lines.push(format!("next runs {}", next.join(", ")));
@@ -232,9 +237,8 @@ fn listed_line(run: &Run, names_automation: bool, waiting: &HashSet<String>) -> 
     if let Some(session) = &run.session {
         line.push_str(&format!(", session {session}"));
     }
-    if let Some(why) = &run.error {
-        line.push_str(&format!(": {}", one_line(why)));
-    }
+    let done = run.after.as_ref().and_then(|after| after.message.as_deref());
+    line.push_str(&outcome_words(run.error.as_deref(), done));
     line
 }
 
@@ -257,9 +261,35 @@ async fn rm(at: &Place, daemon: &Connection, name: &str, yes: bool) -> Result<An
     let entry = daemon.automation(name).await?;
     let id = id_of(&entry);
     ask::sure(at, yes, &format!("Remove automation {id} ({})?", first_line(&entry.definition.title)))?;
+    let running = running(daemon, id).await?;
     daemon.remove_automation(&entry.resource).await?;
-    let json = json!({ "id": id, "resource": entry.resource, "removed": true });
-    Ok(Answer::new([format!("Removed {id} with its runs.")], json).named([id]))
+    let json = json!({ "id": id, "resource": entry.resource, "removed": true, "continues": running });
+    let continues = running.iter().map(|session| {
+        let id = uri::session_id(session).unwrap_or(session);
+        format!("Session {session} of a run continues; cancel its turn with: ostler session cancel {id}")
+    });
+    Ok(Answer::new([format!("Removed {id} with its runs.")].into_iter().chain(continues), json).named([id]))
+}
+
+/// The sessions of an automation's runs that have not ended.
+async fn running(daemon: &Connection, id: &str) -> Result<Vec<String>, Exit> {
+    let mut filter = RunFilter {
+        automation: Some(id.to_owned()),
+        state: Some(RUNNING.to_owned()),
+        limit: Some(500),
+        ..RunFilter::default()
+    };
+    let mut sessions = Vec::new();
+    loop {
+        let listed = daemon.request(RUNS, json!(filter)).await?;
+        let page: RunList = serde_json::from_value(listed)
+            .map_err(|error| Exit::machine(format!("the daemon returned no list of runs: {error}")))?;
+        sessions.extend(page.runs.into_iter().filter_map(|run| run.session));
+        filter.cursor = page.next;
+        if filter.cursor.is_none() {
+            return Ok(sessions);
+        }
+    }
 }
 
 /// The sessions that wait for input, if any of these runs is running. Asked for once, and only then; a caller that may not list

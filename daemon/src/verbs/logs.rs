@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ostler_contract::{Value, json};
+use ostler_telemetry::log_rotation::rotated;
 use ostler_telemetry::printable::printable;
 
 use crate::answer::{Answer, json_line};
@@ -128,24 +129,40 @@ struct Reader {
 }
 
 impl Reader {
-    /// Returns the lines written since; all lines of a replaced file.
+    /// Returns the lines written since; of a log that was rotated, the rest of the old one and all of the new one.
     fn read(&mut self, path: &Path) -> Result<String, Exit> {
         let failed =
             |error: std::io::Error| Exit::machine(format!("{} cannot be read: {error}", path.display()));
-        let mut file = match File::open(path) {
+        let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
             Err(error) => return Err(failed(error)),
         };
         if file.metadata().map_err(failed)?.len() < self.at {
-            *self = Self::default();
+            match File::open(rotated(path)) {
+                Ok(old) if old.metadata().is_ok_and(|old| old.len() >= self.at) => {
+                    self.append(old).map_err(failed)?
+                }
+                // Of a file that was replaced, its beginning is no line of this one.
+                _ => self.begun.clear(),
+            }
+            if !self.begun.is_empty() && !self.begun.ends_with(b"\n") {
+                self.begun.push(b'\n');
+            }
+            self.at = 0;
         }
-        file.seek(SeekFrom::Start(self.at)).map_err(failed)?;
-        let read = file.read_to_end(&mut self.begun).map_err(failed)?;
-        self.at += u64::try_from(read).unwrap_or_default();
+        self.append(file).map_err(failed)?;
         let end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let whole: Vec<u8> = self.begun.drain(..end).collect();
         Ok(String::from_utf8_lossy(&whole).into_owned())
+    }
+
+    /// Adds what follows in a file.
+    fn append(&mut self, mut file: File) -> std::io::Result<()> {
+        file.seek(SeekFrom::Start(self.at))?;
+        let read = file.read_to_end(&mut self.begun)?;
+        self.at += u64::try_from(read).unwrap_or_default();
+        Ok(())
     }
 }
 
@@ -165,6 +182,13 @@ mod tests {
         assert_eq!(reader.read(&path).unwrap(), "b c\n");
         std::fs::write(&path, "new\n").unwrap();
         assert_eq!(reader.read(&path).unwrap(), "new\n");
+        // Rotated after more was written to it.
+        let old = path.with_extension("log.1");
+        std::fs::write(&old, "new\nlast\ncut").unwrap();
+        std::fs::write(&path, "a\n").unwrap();
+        assert_eq!(reader.read(&path).unwrap(), "last\ncut\na\n");
+        std::fs::write(&path, "a\nmore\n").unwrap();
+        assert_eq!(reader.read(&path).unwrap(), "more\n");
     }
 
     #[test]

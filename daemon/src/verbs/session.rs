@@ -26,7 +26,7 @@ use crate::exit::Exit;
 use crate::notify::request::Request;
 use crate::pending::{
     AnswerRequest, AnsweredRequest, Answering, ApproveRequest, CancelTurn, CancelledTurn, PendingRequest,
-    RejectRequest, Reply, not_running, prefixed,
+    RejectRequest, Reply, not_running, nothing_waits, prefixed, unnamed,
 };
 use crate::place::Place;
 use crate::query_flags::QueryFlags;
@@ -73,6 +73,9 @@ pub enum SessionVerb {
         /// Id of the request [default: the only one]
         #[arg(long, value_name = "ID")]
         request: Option<String>,
+        /// Digest of the request as it was shown; nothing else is answered
+        #[arg(long, value_name = "DIGEST")]
+        shown: Option<String>,
         /// Option that approves the call [default: approve this call only]
         #[arg(long, value_name = "ID")]
         option: Option<String>,
@@ -84,6 +87,9 @@ pub enum SessionVerb {
         /// Id of the request [default: the only one]
         #[arg(long, value_name = "ID")]
         request: Option<String>,
+        /// Digest of the request as it was shown; nothing else is answered
+        #[arg(long, value_name = "DIGEST")]
+        shown: Option<String>,
         /// Option that rejects the call [default: reject this call only]
         #[arg(long, value_name = "ID")]
         option: Option<String>,
@@ -101,6 +107,9 @@ pub enum SessionVerb {
         /// Id of the request [default: the only one]
         #[arg(long, value_name = "ID")]
         request: Option<String>,
+        /// Digest of the request as it was shown; nothing else is answered
+        #[arg(long, value_name = "DIGEST")]
+        shown: Option<String>,
     },
     /// Cancel the running turn of a session
     Cancel {
@@ -152,14 +161,14 @@ pub async fn session(at: &Place, verb: SessionVerb) -> Result<Answer, Exit> {
         SessionVerb::Follow { session, until_idle } => {
             follow(at, &daemon().await?, &session, until_idle).await
         }
-        SessionVerb::Approve { session, request, option } => {
-            reply(at, &session, Reply::Approve(ApproveRequest { request, option })).await
+        SessionVerb::Approve { session, request, shown, option } => {
+            reply(at, &session, Reply::Approve(ApproveRequest { request, shown, option })).await
         }
-        SessionVerb::Reject { session, request, option, reason } => {
-            reply(at, &session, Reply::Reject(RejectRequest { request, option, reason })).await
+        SessionVerb::Reject { session, request, shown, option, reason } => {
+            reply(at, &session, Reply::Reject(RejectRequest { request, shown, option, reason })).await
         }
-        SessionVerb::Answer { session, answers, request } => {
-            reply(at, &session, Reply::Answer(AnswerRequest { request, answers })).await
+        SessionVerb::Answer { session, answers, request, shown } => {
+            reply(at, &session, Reply::Answer(AnswerRequest { request, shown, answers })).await
         }
         SessionVerb::Cancel { session, turn } => cancel(at, &session, turn).await,
         SessionVerb::Dispose { session, yes } => dispose(at, &daemon().await?, &session, yes).await,
@@ -255,8 +264,8 @@ async fn show(at: &Place, name: &str, limit: usize) -> Result<Answer, Exit> {
             );
         }
     }
-    lines.extend(details.requests.iter().flatten().flat_map(PendingRequest::lines));
     let uri = details.session.uri.clone();
+    lines.extend(details.requests.iter().flatten().flat_map(|request| request.lines(&uri)));
     Ok(Answer::new(lines, json!(details)).named([uri]))
 }
 
@@ -446,9 +455,12 @@ async fn follow_sent(
 }
 
 /// Answers a pending request.
-async fn reply(at: &Place, name: &str, reply: Reply) -> Result<Answer, Exit> {
-    let answered = match at.remote()? {
+async fn reply(at: &Place, name: &str, mut reply: Reply) -> Result<Answer, Exit> {
+    let answered: AnsweredRequest = match at.remote()? {
         Some(remote) => {
+            if !reply.is_bound() {
+                reply.bind(only_request(&remote, name).await?);
+            }
             let send = async |id: &str| match &reply {
                 Reply::Approve(body) => remote.post_named("/api/session/approve/", id, body).await,
                 Reply::Reject(body) => remote.post_named("/api/session/reject/", id, body).await,
@@ -466,12 +478,22 @@ async fn reply(at: &Place, name: &str, reply: Reply) -> Result<Answer, Exit> {
             answered
         }
     };
-    let AnsweredRequest { session, request, answer } = &answered;
+    let AnsweredRequest { session, request, asked, answer } = &answered;
     let mut word = answer.clone();
     if let Some(first) = word.get_mut(..1) {
         first.make_ascii_uppercase();
     }
-    Ok(Answer::new([format!("{word} {request} of {session}.")], json!(answered)).named([session]))
+    Ok(Answer::new([format!("{word} {request} of {session}: {asked}")], json!(answered)).named([session]))
+}
+
+/// Reads what a session waits for over the HTTP API; returns the digest of the only request.
+async fn only_request(remote: &Remote, name: &str) -> Result<String, Exit> {
+    let SessionDetails { session, requests, .. } = read_elsewhere(remote, name, 0).await?;
+    match requests.as_deref().unwrap_or_default() {
+        [] => Err(nothing_waits(&session.uri)),
+        [one] => Ok(one.digest.clone()),
+        several => Err(unnamed(&session.uri, several.iter().map(|one| (&*one.id, first_line(&one.line()))))),
+    }
 }
 
 /// Cancels a turn.

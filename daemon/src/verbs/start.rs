@@ -22,11 +22,10 @@ use crate::problems;
 use crate::process::poll;
 use crate::progress::Progress;
 use crate::settings::Settings;
+use ostler_telemetry::log_rotation::{self, ROTATES_AT, rotated};
 
 /// The limit until a daemon announces its address.
 const LIMIT: Duration = Duration::from_secs(20);
-/// The size from which the log is rotated at a start.
-const ROLLS_AT: u64 = 5 * 1024 * 1024;
 /// Flags about the output of a command, not about the daemon.
 const ANSWERS: &[&str] = &["--json", "--quiet", "--verbose", "--no-color"];
 
@@ -47,8 +46,7 @@ pub async fn start(place: &Place, flags: &RunFlags, arguments: &[String]) -> Res
     }
     let mut log = Tail::open(folders)?;
     let failed = |error: std::io::Error| could_not(error.to_string());
-    let out = log
-        .writer()
+    let out = log_rotation::open(&log.path)
         .map_err(|error| could_not(format!("{} could not be opened: {error}", log.path.display())))?;
     let mut command = ChildKind::Host.command(std::env::current_exe().map_err(failed)?);
     // Signals to the group of this command, for example from an editor, must not reach the daemon.
@@ -139,8 +137,8 @@ impl Tail {
             |error: std::io::Error| Exit::machine(format!("{} could not be opened: {error}", path.display()));
         atomic::make_private_folder(&folders.state).map_err(failed)?;
         daemon_file::move_log(folders);
-        if fs::metadata(&path).is_ok_and(|found| found.len() > ROLLS_AT) {
-            fs::rename(&path, path.with_extension("log.1")).map_err(failed)?;
+        if fs::metadata(&path).is_ok_and(|found| found.len() >= ROTATES_AT) {
+            fs::rename(&path, rotated(&path)).map_err(failed)?;
         }
         Ok(Self::at_end(path))
     }
@@ -151,19 +149,13 @@ impl Tail {
         Self { path, from }
     }
 
-    fn writer(&self) -> std::io::Result<File> {
-        let mut options = File::options();
-        options.append(true).create(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(&self.path)
-    }
-
     /// Returns what was written since.
     pub(super) fn text(&self) -> String {
         let mut text = Vec::new();
         let read = File::open(&self.path).and_then(|mut log| {
-            log.seek(SeekFrom::Start(self.from))?;
+            // The daemon may have rotated it.
+            let from = if log.metadata()?.len() < self.from { 0 } else { self.from };
+            log.seek(SeekFrom::Start(from))?;
             log.read_to_end(&mut text)
         });
         match read {

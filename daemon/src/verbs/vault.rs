@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use ostler_contract::points::Vault;
+use ostler_contract::vault_name::NotAVaultName;
 use ostler_contract::{Value, VaultName, json, limit, problem};
 use ostler_loader::options::{references, walk::path_text};
 use ostler_ports::{FileVault, Report};
@@ -54,7 +55,6 @@ pub async fn vault(at: &Place, verb: VaultVerb) -> Result<Answer, Exit> {
             set(&vault, &name, &ask::piped("value")?).await
         }
         VaultVerb::Delete { name, yes } => {
-            let name = parse(&name)?;
             ask::sure(at, yes, &format!("Delete {name}?"))?;
             delete(&vault, &name).await
         }
@@ -72,7 +72,6 @@ async fn over_http(at: &Place, remote: &Remote, verb: VaultVerb) -> Result<Answe
             Ok(set_answer(&stored.name))
         }
         VaultVerb::Delete { name, yes } => {
-            parse(&name)?;
             ask::sure(at, yes, &format!("Delete {name}?"))?;
             let deleted: DeletedSecret = remote.post_named("/api/vault/delete/", &name, &Nothing {}).await?;
             Ok(deleted_answer(&deleted.name))
@@ -128,17 +127,15 @@ pub async fn set(vault: &Vault, name: &VaultName, value: &str) -> Result<Answer,
     Ok(set_answer(&name))
 }
 
-/// Deletes a secret; exit 1 if it does not exist.
-pub async fn delete(vault: &Vault, name: &VaultName) -> Result<Answer, Exit> {
-    let name = name.to_string();
-    match vault
-        .delete
-        .within(limit::STORE, (name.clone(),))
-        .await
-        .map_err(|why| Exit::machine(why.message))?
-    {
-        true => Ok(deleted_answer(&name)),
-        false => Err(Exit::machine(problem::no_secret(&name))),
+/// Deletes a secret; exit 1 if it does not exist. The name may be one that an earlier version accepted; exit 2 for any other
+/// that is not a vault name.
+pub async fn delete(vault: &Vault, name: &str) -> Result<Answer, Exit> {
+    let deleted = vault.delete.within(limit::STORE, (name.to_owned(),)).await;
+    match deleted {
+        Ok(true) => Ok(deleted_answer(name)),
+        Ok(false) => Err(Exit::machine(problem::no_secret(name))),
+        Err(why) if why.message == NotAVaultName.to_string() => Err(Exit::usage(why.message)),
+        Err(why) => Err(Exit::machine(why.message)),
     }
 }
 

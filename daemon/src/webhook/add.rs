@@ -30,6 +30,12 @@ pub struct AddFlags {
     /// Backend of the automation's sessions [default: the first one]
     #[arg(long, value_name = "NAME", conflicts_with = "bot")]
     pub provider: Option<String>,
+    /// Give each session of the automation a git working tree on a new branch
+    #[arg(long, conflicts_with = "bot")]
+    pub worktree: bool,
+    /// What to do with the changes of each run: commit, or create-pr to push them and create a pull request
+    #[arg(long, value_name = "OPERATION", value_parser = ["commit", "create-pr"], requires = "worktree", conflicts_with = "bot")]
+    pub after: Option<String>,
     /// Owner of the automation, such as user:ada or team:core: it is charged, and its policies apply
     #[arg(long, value_name = "OWNER", conflicts_with = "bot")]
     pub owner: Option<String>,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use ostler_contract::protocol::names;
 use ostler_contract::protocol::wire::state::AutomationDefinition;
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use ostler_plugin_webhook::{CALL, TRIGGER};
@@ -84,7 +85,11 @@ impl Endpoints {
     /// text of a new one if it could not be written.
     pub(super) async fn listen(&self, flags: &AddFlags) -> (Vec<Listener>, NewAutomation) {
         let listeners = self.listeners(&flags.id).await;
-        let is_described = flags.prompt.is_some() || flags.provider.is_some() || flags.owner.is_some();
+        let is_described = flags.prompt.is_some()
+            || flags.provider.is_some()
+            || flags.owner.is_some()
+            || flags.worktree
+            || flags.after.is_some();
         if !listeners.is_empty() && !is_described {
             return (listeners, NewAutomation::Nothing);
         }
@@ -219,7 +224,10 @@ fn fields(flags: &AddFlags) -> Value {
     if let Some(provider) = &flags.provider {
         session.insert("provider".to_owned(), provider.as_str().into());
     }
-    json!({
+    if flags.worktree {
+        session.insert("config".to_owned(), json!({ "isolation": "worktree" }));
+    }
+    let mut fields = json!({
         "title": title(&flags.id),
         "enabled": true,
         "session": session,
@@ -227,7 +235,11 @@ fn fields(flags: &AddFlags) -> Value {
             "id": "called", "kind": "event", "type": TRIGGER, "title": format!("A call of {}", flags.id),
             "events": [{ "id": CALL }], "config": { "endpoint": flags.id },
         }],
-    })
+    });
+    if let Some(operation) = &flags.after {
+        fields["_meta"] = json!({ names::HOST: { "after": operation } });
+    }
+    fields
 }
 
 fn write_new(file: &Path, text: &str) -> std::io::Result<()> {
@@ -287,6 +299,10 @@ mod tests {
         let definition = Value::Object(fields);
         assert!(listens(&definition, "ci") && !listens(&definition, "other"));
 
+        let tree = AddFlags { worktree: true, after: Some("create-pr".to_owned()), ..flags.clone() };
+        let tree = frontmatter::split(&super::text(&tree)).unwrap().0;
+        assert_eq!(tree["session"]["config"], json!({ "isolation": "worktree" }));
+        assert_eq!(tree["_meta"], json!({ "ostler": { "after": "create-pr" } }));
         let owned = super::text(&AddFlags { owner: Some("team:core".to_owned()), ..flags });
         assert_eq!(frontmatter::split(&owned).unwrap().0["owner"], "team:core");
 

@@ -201,6 +201,9 @@ fn line(row: &Value, is_repeated: bool) -> String {
         true => format!("{at} answer not recorded"),
         false => format!("{at} {} {} ms", row["status"], row["ms"]),
     };
+    if let Some(times) = row["times"].as_u64().filter(|times| *times > 1) {
+        line.push_str(&format!(", the last of {times} for this reason"));
+    }
     if row["again"] == true {
         let of = text("repeats").map(|first| format!(" of {}", shown(first))).unwrap_or_default();
         line.push_str(&format!(", repeated delivery{of}"));
@@ -287,6 +290,7 @@ mod tests {
             ),
             (json!({ "again": true, "repeats": "d0" }), false, ", repeated delivery of d0"),
             (json!({ "again": true }), false, ", repeated delivery"),
+            (json!({ "times": 7, "why": "no" }), false, ", the last of 7 for this reason: no"),
             (json!({ "leftOut": true }), true, ", left out by when, delivery d1"),
         ] {
             assert_eq!(of(row, is_repeated), format!("now 202 1 ms{expected}"));

@@ -259,6 +259,9 @@ async fn the_memory_of_agents_is_reported() {
             assert!((1 << 18..1 << 31).contains(&memory), "{report}");
             assert!(scope == "auto" || row["countedBy"] == "pss", "{report}");
         }
+        let (_, metrics) = daemon.ask("GET /api/metrics", &header, "").await;
+        let says = "\nostler_agent_processes{provider=\"fake\"} 1\n";
+        assert!(metrics.as_str().unwrap().contains(says), "{metrics}");
         let text = folder.run(&["status"]).out;
         assert!(text.contains("agent fake: 1 session, "), "{text}");
         let session = sent["session"].as_str().unwrap();

@@ -19,6 +19,54 @@ export function apply(host) {
 }
 ";
 
+/// A backend whose worker asks twice for approval, both times with the same id.
+const BOSS: &str = "\
+class Boss {
+  constructor(start) {
+    this.start = start;
+  }
+  emit(type, more) {
+    this.start.emit('chat', { type, turnId: this.turn, ...more });
+  }
+  inWorker(type, more) {
+    this.worker.emit({ type, turnId: this.worker.turnId, ...more });
+  }
+  async begin(turn) {
+    this.turn = turn;
+    this.emit('chat/toolCallStart', { toolCallId: 'dig', toolName: 'dig', displayName: 'Dig' });
+    this.emit('chat/toolCallReady', { toolCallId: 'dig', invocationMessage: 'Digs', confirmed: 'not-needed' });
+    this.worker = await this.start.subagent('dig', { title: 'Digger' });
+    this.ask('first');
+  }
+  ask(toolCallId) {
+    const about = { toolCallId, toolName: 'rm', displayName: 'Remove' };
+    const invocationMessage = `Removes the ${toolCallId}`;
+    this.inWorker('chat/toolCallStart', about);
+    this.inWorker('chat/toolCallReady', { toolCallId, invocationMessage });
+    this.start.emit('session', { type: 'session/inputNeededSet', request: {
+      kind: 'toolConfirmation', id: 'ask', chat: this.worker.uri, turnId: this.worker.turnId,
+      toolCall: { status: 'pending-confirmation', ...about, invocationMessage },
+    } });
+  }
+  confirm(toolCallId) {
+    const result = { success: true, pastTenseMessage: 'Removed' };
+    this.inWorker('chat/toolCallComplete', { toolCallId, result });
+    if (toolCallId === 'first') return this.ask('second');
+    this.worker.end('complete');
+    this.emit('chat/toolCallComplete', { toolCallId: 'dig', result });
+    this.emit('chat/turnComplete', { duration: 0 });
+  }
+  cancel() {}
+  close() {}
+}
+export function apply(host) {
+  host.registerAgent({
+    provider: 'boss', displayName: 'Boss', schema: () => ({ properties: {} }), defaults: () => ({}),
+    create: (start) => new Boss(start),
+  });
+}
+";
+
 /// A folder and its daemon.
 struct House {
     folder: Folder,
@@ -29,9 +77,10 @@ impl House {
     fn new() -> Self {
         let folder = Folder::new(json!({
             "http": true, "connectionToken": TOKEN,
-            "plugins": [{ "name": "@ostler/echo" }, { "name": "./shout.js" }],
+            "plugins": [{ "name": "@ostler/echo" }, { "name": "./shout.js" }, { "name": "./boss.js" }],
         }));
         folder.write("shout.js", SHOUT);
+        folder.write("boss.js", BOSS);
         let daemon = folder.start();
         let house = Self { folder, daemon };
         // It records where it listens after it has told.
@@ -71,7 +120,7 @@ impl House {
     }
 }
 
-/// `session send`, which follows its turn.
+/// `session send`, which follows its turn, or `session follow`.
 struct Sending {
     child: Child,
     out: BufReader<ChildStdout>,
@@ -82,21 +131,26 @@ struct Sending {
 
 impl Sending {
     fn start(house: &House, line: &[&str], until: &str) -> Self {
+        let mut sending = Self::spawn(house, line);
+        sending.until(until);
+        let first = sending.seen.lines().next().unwrap();
+        sending.id =
+            first.strip_prefix("session ").and_then(|uri| uri.split_once(":/")).unwrap().1.to_owned();
+        sending
+    }
+
+    fn spawn(house: &House, line: &[&str]) -> Self {
         let mut command = house.folder.heeding(line);
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (out, err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-        let mut sending = Self {
+        Self {
             child,
             out: BufReader::new(out),
             err: BufReader::new(err),
             seen: String::new(),
             id: String::new(),
-        };
-        sending.until(until);
-        let first = sending.seen.lines().next().unwrap();
-        sending.id = first.strip_prefix("session echo:/").unwrap().to_owned();
-        sending
+        }
     }
 
     fn until(&mut self, what: &str) {
@@ -138,14 +192,15 @@ fn what_a_session_waits_for_is_shown_and_answered() {
         assert!(seen.contains("[waiting: Call shout: "), "{seen}");
         assert!(seen.contains("\n    \"text\": \"a\"") || seen.contains("input {"), "{seen}");
         assert!(seen.contains("option "), "{seen}");
-        let how = format!("answer with: ostler session approve {id} --request ");
-        let request =
+        let how = format!("answer with: ostler session approve {id} --shown ");
+        let digest =
             seen.split_once(&how).expect("how it is answered").1.split(',').next().unwrap().to_owned();
         let shown = house.ok(&["session", "show", &id]);
         assert!(shown.contains("[waiting: Call shout: ") && shown.contains(&how), "{shown}");
         let there = house.remote(&["session", "show", &id, "--json"]);
         let here: Value = serde_json::from_str(&house.ok(&["session", "show", &id, "--json"])).unwrap();
-        assert_eq!(here["requests"][0]["id"], request.as_str());
+        assert_eq!(here["requests"][0]["digest"], digest.as_str());
+        let request = here["requests"][0]["id"].as_str().unwrap();
         assert_eq!(here["requests"][0]["kind"], "approval");
         assert_eq!(serde_json::from_str::<Value>(&there.out).unwrap()["requests"], here["requests"]);
         assert_eq!(house.ok(&["session", "list", "--waiting", "--quiet"]), format!("echo:/{id}\n"));
@@ -162,13 +217,71 @@ fn what_a_session_waits_for_is_shown_and_answered() {
         assert!(other.code == Some(1) && other.err.contains("has no pending request other"), "{other:?}");
         let answered = answer(&["session", verb, &id[..12]]);
         assert_eq!(answered.code, Some(0), "{answered:?}");
-        assert!(answered.out.ends_with(&format!("ed {request} of echo:/{id}.\n")), "{answered:?}");
+        assert!(
+            answered.out.contains(&format!("ed {request} of echo:/{id}: Call shout: Calling shout")),
+            "{answered:?}"
+        );
         let ended = sending.end();
         assert!(ended.code == Some(code) && ended.out.contains(says), "{verb}: {ended:?}");
         let none = answer(&["session", verb, &id]);
         assert!(none.code == Some(1) && none.err.contains("waits for no input"), "{none:?}");
     }
     assert_eq!(house.ok(&["session", "list", "--waiting"]), "no matching sessions\n");
+}
+
+#[test]
+fn requests_of_workers_are_shown_and_an_answer_reaches_only_what_was_shown() {
+    let house = House::new();
+    let digest_in = |seen: &str| {
+        seen.rsplit_once("session approve ").unwrap().1.split_once("--shown ").unwrap().1[..32].to_owned()
+    };
+    for over_http in [false, true] {
+        let run = |line: &[&str]| if over_http { house.remote(line) } else { house.run(line) };
+        let line = ["session", "send", "--new", "--provider", "boss", "Dig"];
+        let mut sending = Sending::start(&house, &line, "answer with: ");
+        let id = sending.id.clone();
+        assert!(
+            sending
+                .seen
+                .contains("[waiting: Remove: Removes the first]\n    request ask\n    chat ahp-chat:/")
+        );
+        // A client that comes later sees the same.
+        let mut follow = Sending::spawn(&house, &["session", "follow", &id, "--until-idle"]);
+        follow.until("answer with: ");
+        let first = digest_in(&sending.seen);
+        assert_eq!(digest_in(&follow.seen), first);
+        let approved = run(&["session", "approve", &id, "--shown", &first]);
+        assert!(approved.code == Some(0) && approved.out.contains("Removes the first"), "{approved:?}");
+        sending.until("Removes the second");
+        sending.until("answer with: ");
+        follow.until("Removes the second");
+        // The same id, but something else.
+        for line in [
+            &["session", "approve", &id, "--shown", &first][..],
+            &["session", "reject", &id, "--request", "ask", "--shown", &first],
+        ] {
+            let late = run(line);
+            let says = ": something else waits now: ask (Removes the second)";
+            assert!(late.code == Some(1) && late.err.contains(says), "{late:?}");
+        }
+        if over_http {
+            let path = format!("/api/session/approve/{id}");
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            let body =
+                |body: Value| runtime.block_on(house.daemon.post(&path, Some(TOKEN), &body.to_string()));
+            let (status, why) = body(json!({}));
+            assert!(
+                status == 400 && why.contains("has 1 pending request; name one with request or shown: ask")
+            );
+            let (status, why) = body(json!({ "shown": first }));
+            assert!(status == 409 && why.contains("something else waits now"), "{status} {why}");
+        }
+        let approved = run(&["session", "approve", &id]);
+        assert!(approved.code == Some(0) && approved.out.contains("Removes the second"), "{approved:?}");
+        let ended = sending.end();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        follow.end();
+    }
 }
 
 #[test]
@@ -292,6 +405,27 @@ fn a_run_whose_session_waits_needs_input_and_an_automation_is_removed_with_its_r
     house.ok(&["session", "answer", &session, "blue"]);
     let ended = || house.ok(&["automation", "runs"]).contains(&format!("{run} completed, ")).then_some(());
     wait_for(ended).expect("it ends");
+
+    // One whose run is running: its session continues.
+    let other = house.folder.read("automations/note.md").replace("/ask Which colour?", "/hang");
+    house.folder.write("automations/other.md", &other);
+    wait_for(|| house.ok(&["automation", "list"]).contains("other: Note").then_some(())).expect("it is read");
+    house.ok(&["automation", "run", "other"]);
+    let session = wait_for(|| {
+        let runs: Value =
+            serde_json::from_str(&house.ok(&["automation", "runs", "other", "--json"])).unwrap();
+        runs["runs"][0]["session"].as_str().map(str::to_owned)
+    })
+    .expect("it has a session");
+    let id = session.strip_prefix("echo:/").unwrap();
+    assert_eq!(
+        house.ok(&["automation", "rm", "other", "--yes"]),
+        format!(
+            "Removed other with its runs.\nSession {session} of a run continues; cancel its turn with: ostler session cancel {id}\n"
+        )
+    );
+    assert_eq!(house.state(id), "running");
+    house.ok(&["session", "cancel", id]);
 
     let asked = house.run(&["automation", "rm", "note"]);
     assert!(asked.code == Some(2) && asked.err.contains("Remove automation note (Note)?"), "{asked:?}");

@@ -70,6 +70,38 @@ impl Drop for Inn {
 }
 
 #[test]
+fn a_large_log_is_rotated_while_the_daemon_runs() {
+    let plugins = json!({ "plugins": [{ "name": "@ostler/echo" }, { "name": "./flood.js" }] });
+    let inn = Inn(Folder::new(plugins));
+    inn.0.write(
+        "flood.js",
+        "export const apply = (host) => {
+          for (let n = 0; n < 12_000; n++) host.log(`${n} ${'x'.repeat(1000)}`);
+          host.log('the flood is over');
+        };",
+    );
+    inn.ok("start");
+    let size = |file: &str| std::fs::metadata(inn.0.state_file(file)).map_or(0, |found| found.len());
+    let is_over = || inn.ok("logs -n 100000").contains("the flood is over").then_some(());
+    wait_for(is_over).expect("the last line is in the log");
+    let (log, rotated) = (size("daemon.log"), size("daemon.log.1"));
+    // 12 MB were written: the first 5 MiB were rotated away.
+    let limit = 5 * 1024 * 1024 + 128 * 1024;
+    assert!((1..limit).contains(&log) && (1..limit).contains(&rotated), "{log} {rotated}");
+    assert_eq!(size("daemon.log.new"), 0);
+    let lines = [inn.0.read_state("daemon.log.1"), inn.0.read_state("daemon.log")].concat();
+    let numbers: Vec<u64> = lines
+        .lines()
+        .filter_map(|line| line.split_once("plugin flood: ")?.1.split(' ').next()?.parse().ok())
+        .collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "no line is lost");
+    assert_eq!(numbers.last(), Some(&11_999));
+    // What comes later is in the new file, and the commands find it.
+    inn.ok("stop");
+    assert!(inn.0.read_state("daemon.log").contains(" stopping"));
+}
+
+#[test]
 fn a_daemon_runs_in_the_background_until_it_is_stopped() {
     let inn = Inn::new();
     let none = inn.run("status");

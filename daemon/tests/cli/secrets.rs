@@ -239,3 +239,15 @@ async fn files_of_the_configuration_are_not_served_as_files() {
     let listed = json!({ "uri": format!("file://{}", above.display()) });
     assert!(client.request("resourceList", listed).await.is_ok(), "what holds it is served");
 }
+
+#[test]
+fn a_secret_whose_name_is_no_longer_accepted_can_only_be_deleted() {
+    let folder = folder(json!([]));
+    folder.write("vault.json", r#"{ "host:a//b": "x", "host:c": "y" }"#);
+    let delete = || folder.run(&["vault", "delete", "host:a//b", "--yes"]);
+    let deleted = delete();
+    assert_eq!((deleted.code, deleted.out.as_str()), (Some(0), "Deleted host:a//b.\n"), "{deleted:?}");
+    assert_eq!(folder.read("vault.json").matches("host:").count(), 1);
+    let again = delete();
+    assert!(again.code == Some(2) && again.err.contains("host:<name>"), "{again:?}");
+}

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::support::{Folder, ended, program};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn echo() -> serde_json::Value {
     json!({ "plugins": [{ "name": "@ostler/echo" }] })
@@ -213,6 +213,35 @@ fn a_port_that_is_taken_is_named() {
             "Could not listen on 127.0.0.1:{port}: it is in use by another program; stop it (find it with ss "
         ),
     );
+}
+
+#[test]
+fn a_start_and_doctor_name_the_same_remedy_for_an_address() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for (host, port) in [
+        ("127.0.0.1", taken.local_addr().unwrap().port()),
+        // An address of documentation, which no computer has.
+        ("192.0.2.1", 9187),
+    ] {
+        let mut config = echo();
+        config["host"] = host.into();
+        config["port"] = port.into();
+        config["connectionToken"] = "0123456789abcdef0123456789abcdef".into();
+        let folder = Folder::new(echo());
+        folder.write("config.json", &config.to_string());
+        let doctor: Value = serde_json::from_str(&folder.run(&["doctor", "--json"]).out).unwrap();
+        let checks = doctor["checks"].as_array().unwrap();
+        let check = checks.iter().find(|check| check["check"] == "port" && check["state"] == "error");
+        let check = check.unwrap_or_else(|| panic!("{host}: {doctor}"));
+        let found = check["found"].as_str().unwrap().strip_prefix("cannot listen on ").unwrap();
+        let said = format!("Could not listen on {found}; {}", check["fix"].as_str().unwrap());
+        assert!(found.starts_with(&format!("{host}:{port}: ")), "{found}");
+        for line in [&[][..], &["start"]] {
+            let ended = folder.run(line);
+            assert_eq!(ended.code, Some(1), "{line:?}: {ended:?}");
+            assert!(ended.err.contains(&said), "{line:?}: {said:?} is not in {:?}", ended.err);
+        }
+    }
 }
 
 #[test]

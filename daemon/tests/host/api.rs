@@ -298,6 +298,17 @@ async fn the_document_is_found_without_a_token_and_says_where_the_api_is() {
         assert_eq!((status, &pointer["openapi"]), (200, &json!(format!("{below}/api/openapi.json"))));
         let (status, document) = daemon.ask("GET /api/openapi.json", "", "").await;
         assert_eq!((status, &document["servers"]), (200, &servers), "{public:?}");
+        // It is made once.
+        let head = format!(
+            "GET /api/openapi.json HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            daemon.address()
+        );
+        let again = daemon.exchange(head.as_bytes()).await;
+        assert!(
+            again.starts_with("HTTP/1.1 200 ") && again.contains("content-type: application/json\r\n"),
+            "{again}"
+        );
+        assert_eq!(serde_json::from_str::<Value>(again.split_once("\r\n\r\n").unwrap().1).unwrap(), document);
         // Only these two.
         for path in ["/api/", "/api/me", "/api/openapi.json/x", "/api/cli-manifest"] {
             assert_eq!(daemon.ask(&format!("GET {path}"), "", "").await.0, 401, "{path}");

@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 
 /// A request that a code host received.
 #[derive(Debug, Clone)]
-struct Seen {
+pub(super) struct Seen {
     /// `GET /path`, without the query.
-    head: String,
-    query: String,
+    pub(super) head: String,
+    pub(super) query: String,
     headers: HashMap<String, String>,
-    body: Value,
+    pub(super) body: Value,
 }
 
 impl Seen {
@@ -29,13 +29,13 @@ impl Seen {
 }
 
 /// A response: its status, lines of headers, and a body.
-type Reply = (u16, Vec<(&'static str, String)>, Value);
+pub(super) type Reply = (u16, Vec<(&'static str, String)>, Value);
 
-fn ok(body: Value) -> Reply {
+pub(super) fn ok(body: Value) -> Reply {
     (200, Vec::new(), body)
 }
 
-fn status(status: u16, message: &str) -> Reply {
+pub(super) fn status(status: u16, message: &str) -> Reply {
     (status, Vec::new(), json!({ "message": message }))
 }
 
@@ -43,14 +43,14 @@ type Answers = Box<dyn FnMut(&Seen) -> Option<Reply> + Send>;
 
 /// A code host: what it answers, and what it was asked. `None` leaves the request open for ever.
 #[derive(Clone)]
-struct Forge {
-    url: String,
+pub(super) struct Forge {
+    pub(super) url: String,
     answers: Arc<Mutex<Answers>>,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
 impl Forge {
-    fn new(answers: impl FnMut(&Seen) -> Option<Reply> + Send + 'static) -> Self {
+    pub(super) fn new(answers: impl FnMut(&Seen) -> Option<Reply> + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let forge = Self { url, answers: Arc::new(Mutex::new(Box::new(answers))), seen: Arc::default() };
@@ -73,7 +73,7 @@ impl Forge {
         })
     }
 
-    fn answers(&self, answers: impl FnMut(&Seen) -> Option<Reply> + Send + 'static) {
+    pub(super) fn answers(&self, answers: impl FnMut(&Seen) -> Option<Reply> + Send + 'static) {
         *self.answers.lock().unwrap() = Box::new(answers);
     }
 
@@ -119,13 +119,13 @@ impl Forge {
     }
 
     /// The requests with this head.
-    fn asked(&self, head: &str) -> Vec<Seen> {
+    pub(super) fn asked(&self, head: &str) -> Vec<Seen> {
         self.seen().into_iter().filter(|seen| seen.head == head).collect()
     }
 }
 
 /// A pull request as GitHub and Forgejo have it.
-fn row(base: &str, head: &str, branch: &str, number: u32, state: &str) -> Value {
+pub(super) fn row(base: &str, head: &str, branch: &str, number: u32, state: &str) -> Value {
     let (state, merged_at) = match state {
         "merged" => ("closed", json!("2026-11-22T10:00:00Z")),
         state => (state, Value::Null),
@@ -138,9 +138,9 @@ fn row(base: &str, head: &str, branch: &str, number: u32, state: &str) -> Value 
         "merged_at": merged_at, "head": end(head, branch), "base": end(base, "main") })
 }
 
-const PULLS: &str = "GET /repos/inn/stable/pulls";
-const CREATE: &str = "POST /repos/inn/stable/pulls";
-const REPO: &str = "GET /repos/inn/stable";
+pub(super) const PULLS: &str = "GET /repos/inn/stable/pulls";
+pub(super) const CREATE: &str = "POST /repos/inn/stable/pulls";
+pub(super) const REPO: &str = "GET /repos/inn/stable";
 
 /// A repository on a branch `feature`, in a folder that a daemon serves.
 struct Yard {

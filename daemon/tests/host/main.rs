@@ -9,6 +9,7 @@ mod acknowledged;
 mod announcing;
 mod api;
 mod authority;
+mod automation_changes;
 mod automations;
 mod bad_input;
 mod chats;

@@ -159,6 +159,12 @@ async fn the_metrics_count_what_the_host_does() {
     assert!(value(metrics, "ostler_session_memory_used_bytes") > 0.0);
     assert!(value(metrics, r#"ostler_plugin_cpu_seconds_total{plugin="probe"}"#) > 0.0);
     assert!(value(metrics, r#"ostler_plugin_memory_bytes{plugin="probe"}"#) > 10_000.0);
+    let build = metrics.lines().find(|line| line.starts_with("ostler_build_info{")).unwrap();
+    assert!(build.contains(&format!("version=\"{}\"", env!("CARGO_PKG_VERSION"))), "{build}");
+    assert!(build.contains("os=\"") && build.contains("arch=\"") && build.ends_with("} 1"), "{build}");
+    if cfg!(target_os = "linux") {
+        assert!(value(metrics, "ostler_resident_memory_bytes") > 1_000_000.0);
+    }
     assert!(!metrics.contains("the token"));
 }
 

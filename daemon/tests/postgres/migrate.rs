@@ -661,6 +661,15 @@ async fn commands_use_the_database_whether_or_not_the_daemon_runs() {
     assert_eq!(ids, ["ci", "two"], "{listed}");
     let secrets = ok(folder.run(&["vault", "list"]));
     assert!(secrets.contains("host:two set") && secrets.contains("host:webhook-ci set"), "{secrets}");
+    // A name that an earlier version accepted can be deleted.
+    server.psql(
+        "ostler",
+        "INSERT INTO ostler.vault SELECT 'host:a//b', key_id, value FROM ostler.vault WHERE name = 'host:two'",
+    );
+    assert!(ok(folder.run(&["vault", "list"])).contains("host:a//b set"));
+    let delete = || folder.run(&["vault", "delete", "host:a//b", "--yes"]);
+    assert_eq!(ok(delete()), "Deleted host:a//b.\n");
+    refused(&delete(), 2, "a secret is named host:<name>");
     for file in ["vault.json", "webhooks", "automations"] {
         assert!(!folder.path().join(file).exists(), "{file}");
     }

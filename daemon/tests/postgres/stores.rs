@@ -95,6 +95,16 @@ async fn sessions_runs_and_secrets_are_in_the_database_and_there_after_a_restart
     add_webhook(&server, "ostler", &daemon).await;
     let (status, _) = daemon.post("/plugins/webhook/in", Some("right"), r#"{ "n": 1 }"#).await;
     assert_eq!(status, 202);
+    // A name that an earlier version accepted can be deleted.
+    server.psql(
+        "ostler",
+        "INSERT INTO ostler.vault SELECT 'host:a//b', key_id, value FROM ostler.vault WHERE name = 'host:in'",
+    );
+    let headers = format!("Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n");
+    for (code, says) in [(200, "deleted"), (400, "a secret is named")] {
+        let (status, answer) = daemon.ask("POST /api/vault/delete/host%3Aa%2F%2Fb", &headers, "{}").await;
+        assert!(status == code && answer.to_string().contains(says), "{status} {answer}");
+    }
     let ended = "SELECT count(*) FROM ostler.automation_runs WHERE NOT ended";
     crate::support::wait_for(|| (server.psql("ostler", ended) == "0").then_some(())).expect("the runs end");
     assert_eq!(daemon.stop(), Some(0));

@@ -58,6 +58,11 @@ use standing::{APPROVALS, Standing};
 /// The scopes that agents run in.
 static SCOPES: Scopes = Scopes::new("ostler-agent", "OSTLER_AGENT_SCOPE");
 
+/// Returns how many processes of each agent run, by its provider.
+pub fn agent_processes() -> std::collections::BTreeMap<String, usize> {
+    SCOPES.running()
+}
+
 /// The collection of the facts that agents reported.
 const AGENTS: &str = "acp-agents";
 

@@ -2,7 +2,7 @@
 
 use ostler_contract::wire::commands::{ChangesetOperationFollowUp, InvokeChangesetOperationResult};
 use ostler_contract::wire::state::ContentRef;
-use ostler_contract::{JsonObject, Thrown, Value, json};
+use ostler_contract::{JsonObject, RpcError, Thrown, Value, json};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::changes::file_uri;
@@ -57,7 +57,8 @@ impl Operation<'_> {
             let ahead =
                 self.read().args(["rev-list", "--count", "--end-of-options", &range, "--"]).text().await?;
             if ahead == "0" {
-                return Err(refused(format!("there are no commits that {base} does not have")));
+                let why = format!("there are no commits that {base} does not have");
+                return Err(RpcError::invalid_params(why).with_data(json!({ "reason": "noCommits" })).into());
             }
         }
         if let Some(own) = &own {

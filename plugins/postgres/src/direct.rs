@@ -162,9 +162,8 @@ impl Direct {
             delete: member!(self, |direct: &Arc<Self>, (name,): (String,)| {
                 let direct = direct.clone();
                 async move {
-                    let name = VaultName::parse(&name)?.to_string();
-                    let sql = "DELETE FROM vault WHERE name = $1 RETURNING true";
-                    Ok(!direct.rows(sql, vec![Box::new(name)]).await?.is_empty())
+                    let rows = direct.rows(crate::vault::DELETE, vec![Box::new(name.clone())]).await?;
+                    crate::vault::deleted(&name, !rows.is_empty())
                 }
             }),
             list: member!(self, |direct: &Arc<Self>, ()| {

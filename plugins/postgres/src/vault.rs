@@ -90,6 +90,20 @@ impl Cipher {
     }
 }
 
+/// Deletes a secret. A name that an earlier version accepted can be deleted, though no other use of it is accepted.
+pub(crate) const DELETE: &str = "DELETE FROM vault WHERE name = $1 RETURNING true";
+
+/// Returns whether a secret was deleted.
+///
+/// # Errors
+/// It did not exist, and its name is not a vault name.
+pub(crate) fn deleted(name: &str, existed: bool) -> Result<bool, Thrown> {
+    match VaultName::parse(name) {
+        Err(wrong) if !existed => Err(wrong.into()),
+        _ => Ok(existed),
+    }
+}
+
 impl Vault {
     /// Creates the store.
     pub fn new(database: Arc<Database>, cipher: Cipher) -> Self {
@@ -101,18 +115,11 @@ impl Vault {
         Point {
             get: member!(self, |store: &Arc<Self>, (name,): (String,)| store.get(name)),
             set: member!(self, |store: &Arc<Self>, (name, value): (String, String)| store.set(&name, &value)),
-            delete: member!(self, |store: &Arc<Self>, (name,): (String,)| match VaultName::parse(&name) {
-                Err(wrong) => ready(Err(wrong.into())),
-                Ok(name) => {
-                    let name = name.to_string();
-                    let size = name.len();
-                    let write = Write::new(
-                        "DELETE FROM vault WHERE name = $1 RETURNING true",
-                        vec![Box::new(name)],
-                        size,
-                    );
-                    store.database.write(write, |rows| Ok(!rows.is_empty()))
-                }
+            delete: member!(self, |store: &Arc<Self>, (name,): (String,)| {
+                let (params, size): (Vec<Param>, usize) = (vec![Box::new(name.clone())], name.len());
+                store
+                    .database
+                    .write(Write::new(DELETE, params, size), move |rows| deleted(&name, !rows.is_empty()))
             }),
             list: member!(self, |store: &Arc<Self>, ()| store.list()),
             close: Some(member!(self, |store: &Arc<Self>, ()| store.database.close())),

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::DELIVERIES;
-use crate::recorded_calls::{ADMITTED, REFUSED, RecordedCalls, row_record, rows_of};
+use crate::recorded_calls::{self, ADMITTED, REFUSED, RecordedCalls, Repeated, row_record, rows_of};
 use crate::reply::Answer;
 use crate::shared_store::SharedStore;
 
@@ -45,6 +45,9 @@ pub(crate) struct Delivery {
     /// Why it was rejected or failed: for the owner of the endpoint, where the caller learns less.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// How many calls it stands for, if more than one was rejected for the same reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
     /// The size of its body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<usize>,
@@ -161,6 +164,29 @@ impl Row {
         }
     }
 
+    /// The status and the reason of a rejected call.
+    fn reason(&self) -> (u64, &str) {
+        match self {
+            Self::New(delivery) => (delivery.status.into(), delivery.why.as_deref().unwrap_or_default()),
+            Self::Stored(row) => recorded_calls::reason(row),
+        }
+    }
+
+    /// How many calls it stands for.
+    fn times(&self) -> u64 {
+        match self {
+            Self::New(delivery) => delivery.times.unwrap_or(1),
+            Self::Stored(row) => recorded_calls::times(row),
+        }
+    }
+
+    fn count(&mut self, times: u64) {
+        match self {
+            Self::New(delivery) => delivery.times = Some(times),
+            Self::Stored(row) => row["times"] = times.into(),
+        }
+    }
+
     /// Returns its record, unless it is one of an earlier start.
     fn record(&self, endpoint: &str, is_refused: bool) -> Option<JsonObject> {
         match self {
@@ -188,7 +214,7 @@ impl Log {
     /// Adds the older rows of another log of the endpoint.
     fn prepend(&mut self, older: Self) {
         prepend(&mut self.deliveries, older.deliveries, ADMITTED);
-        prepend(&mut self.refused, older.refused, REFUSED);
+        prepend_refused(&mut self.refused, older.refused);
         prepend(&mut self.callbacks, older.callbacks, ADMITTED);
     }
 }
@@ -203,6 +229,25 @@ fn prepend<T>(
             to.push_front(one);
         }
     }
+}
+
+/// Adds a rejected call, newer than the others. Of those with the same reason, one row has the newest and their number, so
+/// that a stranger's many calls displace no other reason.
+fn add_refused(rows: &mut VecDeque<Row>, mut row: Row) {
+    if let Some(at) = rows.iter().position(|other| other.reason() == row.reason())
+        && let Some(other) = rows.remove(at)
+    {
+        row.count(other.times().saturating_add(row.times()));
+    }
+    rows.push_back(row);
+    while rows.len() > REFUSED {
+        rows.pop_front();
+    }
+}
+
+fn prepend_refused(to: &mut VecDeque<Row>, older: impl IntoIterator<Item = Row>) {
+    let newer = std::mem::take(to);
+    older.into_iter().chain(newer).for_each(|row| add_refused(to, row));
 }
 
 /// The logs of all endpoints.
@@ -227,13 +272,14 @@ impl Deliveries {
                 Some(log) => log,
                 None => held.entry(endpoint.to_owned()).or_default(),
             };
-            let (rows, most) = match admitted {
-                true => (&mut log.deliveries, ADMITTED),
-                false => (&mut log.refused, REFUSED),
-            };
-            rows.push_back(Row::New(delivery));
-            while rows.len() > most {
-                rows.pop_front();
+            match admitted {
+                true => {
+                    log.deliveries.push_back(Row::New(delivery));
+                    while log.deliveries.len() > ADMITTED {
+                        log.deliveries.pop_front();
+                    }
+                }
+                false => add_refused(&mut log.refused, Row::New(delivery)),
             }
             log.dirty = true;
         }
@@ -334,7 +380,7 @@ impl Deliveries {
         log.replaced = rows.iter().filter_map(|row| row.get("id")?.as_str().map(str::to_owned)).collect();
         let calls = RecordedCalls::of(list, rows);
         prepend(&mut log.deliveries, calls.accepted.into_iter().map(Row::Stored), ADMITTED);
-        prepend(&mut log.refused, calls.refused.into_iter().map(Row::Stored), REFUSED);
+        prepend_refused(&mut log.refused, calls.refused.into_iter().map(Row::Stored));
         log.loaded = true;
     }
 
@@ -411,9 +457,23 @@ impl Deliveries {
             }
             self.records.remove.call((endpoint.to_owned(),)).await?;
         }
-        let excess = RecordedCalls::of(list.as_ref(), rows).excess;
+        let RecordedCalls { excess, repeated, .. } = RecordedCalls::of(list.as_ref(), rows);
         let removed = join_all(excess.into_iter().map(|id| self.records.remove.call((id,)))).await;
-        removed.into_iter().collect::<Result<Vec<bool>, _>>().map(drop)
+        removed.into_iter().collect::<Result<Vec<bool>, _>>()?;
+        for Repeated { newest, older } in repeated {
+            // Of several hosts, the one that removes a row counts it.
+            let mut counted = recorded_calls::times(&newest);
+            for (id, times) in older {
+                if self.records.remove.call((id,)).await? {
+                    counted = counted.saturating_add(times);
+                }
+            }
+            if let Value::Object(mut row) = newest {
+                row.insert("times".to_owned(), counted.into());
+                self.records.put.call((row_record(endpoint, row, true),)).await?;
+            }
+        }
+        Ok(())
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<String, Log>> {
@@ -424,6 +484,37 @@ impl Deliveries {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rejected_calls_with_one_reason_have_one_row() {
+        let call = |why: &str| {
+            let why = Some(why.to_owned());
+            Row::New(Box::new(Delivery { status: 401, why, ..Delivery::begun() }))
+        };
+        let stored = |why: &str, times: u64| {
+            Row::Stored(ostler_contract::json!({ "status": 401, "why": why, "times": times }))
+        };
+        let mut rows = VecDeque::new();
+        add_refused(&mut rows, call("the signature does not match"));
+        for _ in 0..100 {
+            add_refused(&mut rows, call("no token"));
+        }
+        let shown = |rows: &VecDeque<Row>| {
+            rows.iter().map(|row| (row.reason().1.to_owned(), row.times())).collect::<Vec<_>>()
+        };
+        let owned = |why: &str, times| (why.to_owned(), times);
+        assert_eq!(shown(&rows), [owned("the signature does not match", 1), owned("no token", 100)]);
+        // Rows of an earlier start are counted with them, and keep their place if there is no newer one.
+        prepend_refused(&mut rows, [stored("no token", 7), stored("too large", 2)]);
+        assert_eq!(
+            shown(&rows),
+            [owned("too large", 2), owned("the signature does not match", 1), owned("no token", 107)]
+        );
+        for at in 0..REFUSED {
+            add_refused(&mut rows, call(&at.to_string()));
+        }
+        assert_eq!((rows.len(), rows[0].reason().1), (REFUSED, "0"));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_delivery_takes_the_time_until_its_answer() {

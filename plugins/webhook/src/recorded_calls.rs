@@ -40,6 +40,27 @@ pub struct RecordedCalls {
     pub refused: Vec<Value>,
     /// The ids of rows beyond the limits.
     pub(crate) excess: Vec<String>,
+    /// Rows of rejected calls that have the same reason as a newer one.
+    pub(crate) repeated: Vec<Repeated>,
+}
+
+/// The newest call that was rejected for a reason, and the older ones.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Repeated {
+    /// The newest, as its record is.
+    pub newest: Value,
+    /// The ids of the others, each with the number of calls that it stands for.
+    pub older: Vec<(String, u64)>,
+}
+
+/// The status and the reason of a call.
+pub(crate) fn reason(row: &Value) -> (u64, &str) {
+    (row["status"].as_u64().unwrap_or_default(), row["why"].as_str().unwrap_or_default())
+}
+
+/// How many calls a row stands for.
+pub(crate) fn times(row: &Value) -> u64 {
+    row["times"].as_u64().unwrap_or(1)
 }
 
 impl RecordedCalls {
@@ -47,7 +68,7 @@ impl RecordedCalls {
     pub fn of(list: Option<&JsonObject>, rows: Vec<JsonObject>) -> Self {
         let mut calls = Self::default();
         let ids: HashSet<String> = rows.iter().filter_map(|row| text(row, "id")).collect();
-        let mut excess = Vec::new();
+        let (mut excess, mut repeated) = (Vec::new(), Vec::new());
         for mut row in rows {
             row.shift_remove(ENDPOINT);
             match row.shift_remove(IS_REFUSED) {
@@ -60,13 +81,16 @@ impl RecordedCalls {
         {
             of.extend(only_listed(list, field, &ids));
             of.sort_by(|one, other| order(one).cmp(&order(other)));
+            if field == IS_REFUSED {
+                repeated = merge(of, &ids);
+            }
             let beyond = of.len().saturating_sub(most);
             let gone = of.drain(..beyond);
             excess.extend(
                 gone.filter_map(|row| row["id"].as_str().filter(|id| ids.contains(*id)).map(str::to_owned)),
             );
         }
-        Self { excess, ..calls }
+        Self { excess, repeated, ..calls }
     }
 
     /// Returns accepted and rejected calls, oldest first.
@@ -75,6 +99,27 @@ impl RecordedCalls {
         all.sort_by(|one, other| order(one).cmp(&order(other)));
         all
     }
+}
+
+/// Leaves the newest of the calls with the same reason, which stands for all of them. Returns the records that are merged.
+fn merge(rows: &mut Vec<Value>, ids: &HashSet<String>) -> Vec<Repeated> {
+    let mut merged: Vec<(Value, Repeated)> = Vec::new();
+    for mut row in std::mem::take(rows).into_iter().rev() {
+        match merged.iter_mut().find(|(newest, _)| reason(newest) == reason(&row)) {
+            Some((newest, repeated)) => {
+                newest["times"] = times(newest).saturating_add(times(&row)).into();
+                if let Some(id) = row["id"].as_str().filter(|id| ids.contains(*id)) {
+                    repeated.older.push((id.to_owned(), times(&row)));
+                }
+            }
+            None => {
+                let newest = row.clone();
+                merged.push((row.take(), Repeated { newest, older: Vec::new() }));
+            }
+        }
+    }
+    rows.extend(merged.iter().rev().map(|(row, _)| row.clone()));
+    merged.into_iter().map(|(_, repeated)| repeated).filter(|repeated| !repeated.older.is_empty()).collect()
 }
 
 /// Returns the list of stored bodies of an endpoint, oldest first.
@@ -118,7 +163,11 @@ mod tests {
     }
 
     fn row(id: &str, at: usize, is_refused: bool) -> JsonObject {
-        row_record("in", object(json!({ "id": id, "at": format!("{at:03}") })), is_refused)
+        let mut row = object(json!({ "id": id, "at": format!("{at:03}") }));
+        if is_refused {
+            row.insert("why".to_owned(), id.into());
+        }
+        row_record("in", row, is_refused)
     }
 
     fn ids(rows: &[Value]) -> Vec<&str> {
@@ -152,6 +201,33 @@ mod tests {
         assert_eq!((calls.accepted.len(), calls.refused.len()), (ADMITTED, REFUSED));
         assert_eq!(calls.excess, ["a000", "a001", "r000"], "and the list is no row");
         assert_eq!(ids(&calls.accepted)[0], "a002");
+    }
+
+    #[test]
+    fn rejected_calls_with_one_reason_are_one() {
+        let row = |id: &str, why: &str, times: Option<u64>| {
+            let mut row = object(json!({ "id": id, "at": id, "status": 401, "why": why }));
+            if let Some(times) = times {
+                row.insert("times".to_owned(), times.into());
+            }
+            row_record("in", row, true)
+        };
+        let list = object(json!({ "refused": [{ "at": "0", "status": 401, "why": "no token" }] }));
+        let rows = vec![
+            row("1", "no token", Some(3)),
+            row("2", "wrong", None),
+            row("3", "no token", None),
+            row("4", "no token", Some(5)),
+        ];
+        let calls = RecordedCalls::of(Some(&list), rows);
+        let shown: Vec<(&str, u64)> =
+            calls.refused.iter().map(|row| (row["id"].as_str().unwrap(), times(row))).collect();
+        assert_eq!(shown, [("2", 1), ("4", 10)]);
+        // The row of the list has no record, and is counted when it becomes one.
+        let older = vec![("3".to_owned(), 1), ("1".to_owned(), 3)];
+        let newest = json!({ "id": "4", "at": "4", "status": 401, "why": "no token", "times": 5 });
+        assert_eq!(calls.repeated, [Repeated { newest, older }]);
+        assert!(calls.excess.is_empty());
     }
 
     #[test]

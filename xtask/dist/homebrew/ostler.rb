@@ -8,6 +8,7 @@ class Ostler < Formula
   def install
     bin.install "bin/ostler"
     man1.install Dir["share/man/man1/*.1"]
+    doc.install "share/doc/ostler/docs"
     bash_completion.install "share/bash-completion/completions/ostler"
     zsh_completion.install "share/zsh/site-functions/_ostler"
     fish_completion.install "share/fish/vendor_completions.d/ostler.fish"

@@ -20,7 +20,7 @@ pub(super) fn write(release: &Release<'_>) -> Result<Vec<PathBuf>, String> {
         "os": [release.platform.npm.0],
         "cpu": [release.platform.npm.1],
         "preferUnplugged": true,
-        "files": ["bin"],
+        "files": ["bin", "docs"],
     }));
     let mut entries: Vec<Entry<'_>> =
         release.files.iter().filter_map(|file| entry(file, "package", &file.npm)).collect();

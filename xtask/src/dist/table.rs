@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A platform with packages.
@@ -50,6 +50,8 @@ enum From {
     Printed(&'static [&'static str]),
     /// The man pages that the program writes; the paths are folders.
     ManPages,
+    /// The pages of the documentation with their images; the paths are folders.
+    Pages,
     /// An empty folder.
     Folder,
 }
@@ -134,6 +136,7 @@ const ROWS: &[Row] = &[
     row(From::File("README.md"), 0o644, "README.md", "", ""),
     row(From::File("CHANGELOG.md"), 0o644, "CHANGELOG.md", "", ""),
     row(From::Compressed("CHANGELOG.md"), 0o644, "", "usr/share/doc/ostler/changelog.gz", ""),
+    row(From::Pages, 0o644, "share/doc/ostler/docs", "usr/share/doc/ostler/docs", "docs"),
     // Their owner is set when the package is configured.
     row(From::Folder, 0o750, "", "etc/ostler", ""),
     row(From::Folder, 0o750, "", "var/lib/ostler", ""),
@@ -189,10 +192,28 @@ pub(super) fn packed(root: &Path, binary: &Path, program: Vec<u8>) -> Result<Vec
                 all.push(one(Some(printed)));
             }
             From::ManPages => all.extend(man_pages(&binary, &one(None))?),
+            From::Pages => all.extend(pages(root, &one(None))?),
             From::Folder => all.push(one(None)),
         }
     }
     Ok(all)
+}
+
+fn pages(root: &Path, folder: &Packed) -> Result<Vec<Packed>, String> {
+    let docs = root.join("docs");
+    let files = crate::tidy::sources(&docs, &["md", "json", "png"]);
+    let page = |file: &PathBuf| {
+        let name = file.strip_prefix(&docs).map_err(|error| format!("{}: {error}", file.display()))?;
+        let place = |folder: &str| format!("{folder}/{}", name.display());
+        Ok(Packed {
+            bytes: Some(read(file)?),
+            archive: place(&folder.archive),
+            debian: place(&folder.debian),
+            npm: place(&folder.npm),
+            ..folder.clone()
+        })
+    };
+    files.iter().map(page).collect()
 }
 
 fn man_pages(binary: &Path, folder: &Packed) -> Result<Vec<Packed>, String> {
@@ -250,6 +271,37 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn every_package_has_the_documentation() {
+        let root = crate::tidy::root();
+        let row = ROWS.iter().find(|row| matches!(row.from, From::Pages)).expect("a row");
+        let folder = Packed {
+            bytes: None,
+            mode: row.mode,
+            archive: row.archive.to_owned(),
+            debian: row.debian.to_owned(),
+            npm: row.npm.to_owned(),
+        };
+        let all = pages(&root, &folder).expect("the pages can be read");
+        let summary = fs::read_to_string(root.join("docs/SUMMARY.md")).expect("a summary");
+        let linked = summary.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let mut count = 0;
+        for page in linked.filter(|page| !page.contains("..") && !page.contains("://")) {
+            let page = page.trim_start_matches("./");
+            for (package, place) in [
+                ("archive", format!("share/doc/ostler/docs/{page}")),
+                ("debian", format!("usr/share/doc/ostler/docs/{page}")),
+                ("npm", format!("docs/{page}")),
+            ] {
+                let is_there = |one: &Packed| [&one.archive, &one.debian, &one.npm].contains(&&place);
+                assert!(all.iter().any(|one| is_there(one) && one.bytes.is_some()), "{package}: {place}");
+            }
+            count += 1;
+        }
+        assert!(count > 20, "{count} pages");
+        assert!(all.iter().any(|one| one.npm.starts_with("docs/images/")));
+    }
 
     #[test]
     fn every_place_is_used_once_and_every_file_exists() {

@@ -3,7 +3,7 @@
 use ostler_contract::limit;
 use ostler_contract::points::{RunPage, RunQuery};
 use ostler_contract::read::Read;
-use ostler_protocol::run_list::{Run, RunFilter, RunList};
+use ostler_protocol::run_list::{Run, RunFilter, RunList, RunOperation};
 use ostler_protocol::wire::state::{
     AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState, AutomationRunSummary,
 };
@@ -11,6 +11,7 @@ use ostler_protocol::{RpcError, names, uri};
 
 use super::Automations;
 use super::catalogue::asked;
+use super::finishing::operation_of;
 use super::run_summary::summary_of;
 
 /// The states of runs.
@@ -101,6 +102,10 @@ impl Automations {
             accepted_at: accepted_at(&run.lifecycle).to_owned(),
             started_at: started.map(str::to_owned),
             ended_at: ended.map(str::to_owned),
+            after: operation_of(run.meta.as_ref()).map(|after| RunOperation {
+                message: after.message.map(|text| text[..text.floor_char_boundary(ERROR_SHOWN)].to_owned()),
+                ..after
+            }),
             session: run.primary_session.clone(),
             sessions: None,
         }

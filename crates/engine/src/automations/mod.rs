@@ -4,6 +4,7 @@ pub(crate) mod by_value;
 mod catalogue;
 mod check;
 mod clockwork;
+mod finishing;
 mod fire;
 pub mod found;
 mod lanes;

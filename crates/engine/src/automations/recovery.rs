@@ -8,6 +8,7 @@ use ostler_protocol::wire::state::{AutomationRunLifecycle, AutomationRunState};
 use ostler_protocol::{Value, names, uri};
 
 use super::Automations;
+use super::finishing;
 use super::order::{Order, place_of};
 use super::run::RESUMED;
 use super::settings::OnHostLost;
@@ -38,7 +39,7 @@ impl Automations {
     }
 
     /// Resumes runs that a stop left unfinished: a pending run begins, a running one fails, or starts its work again if its
-    /// automation says so. `lost` is the other host that had them.
+    /// automation says so. One whose turn had completed does its operation again. `lost` is the other host that had them.
     pub(super) async fn resume_open(self: &Arc<Self>, mut open: Vec<AutomationRunState>, lost: Option<&str>) {
         // A store may return them in any order.
         open.sort_by_key(place_of);
@@ -48,9 +49,9 @@ impl Automations {
             let resource = run.resource.clone();
             let pending = matches!(run.lifecycle, AutomationRunLifecycle::Pending(_));
             let id = uri::automation_id(&run.automation).unwrap_or_default().to_owned();
-            let resumes = !pending
-                && self.entry(&id).is_some_and(|entry| entry.settings.on_host_lost == OnHostLost::Resume)
-                && count_resumed(&mut run);
+            let is_wanted = finishing::begun(&run).is_some()
+                || self.entry(&id).is_some_and(|entry| entry.settings.on_host_lost == OnHostLost::Resume);
+            let resumes = !pending && is_wanted && count_resumed(&mut run);
             let mut runs = self.runs.lock();
             let order = Order::of_run(&run);
             match (pending, resumes) {
@@ -64,7 +65,11 @@ impl Automations {
                         order.as_ref(),
                         place_of(&run),
                     );
-                    resumed.push(resource.clone());
+                    let operation = finishing::begun(&run);
+                    if operation.is_some() {
+                        runs.add_completed(&run);
+                    }
+                    resumed.push((resource.clone(), operation));
                 }
                 (false, false) => begun.push(resource.clone()),
             }
@@ -79,7 +84,7 @@ impl Automations {
             };
             self.settle_run(&run, "failed", Some(why)).await;
         }
-        for run in resumed {
+        for (run, operation) in resumed {
             let automations = self.clone();
             tasks::spawn(async move {
                 // How often it was resumed precedes the work.
@@ -88,7 +93,10 @@ impl Automations {
                         .core
                         .log
                         .info(format_args!("{run} resumes after its host stopped or was lost"));
-                    automations.begin_run(&run).await;
+                    match operation {
+                        Some(operation) => automations.finish_run(&run, operation).await,
+                        None => automations.begin_run(&run).await,
+                    }
                 }
             });
         }

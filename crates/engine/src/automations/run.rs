@@ -36,8 +36,8 @@ const REQUESTS_KEPT: usize = 1000;
 /// Facts of a run under `_meta.ostler.<fact>`: the owner, the source of the trigger, the number of merged events, the
 /// newest event's data, what the data of the newest event does not keep of what was sent, the number of events steered into its turn, the number of events dropped during it, the request
 /// that started it, the newest event's id if its data has its own field `event`, the cause that starts no other run, and how
-/// often it was resumed after its host was lost.
-const OWNER: &str = "owner";
+/// often it was resumed after its host was lost. `after` is in `finishing.rs`.
+pub(super) const OWNER: &str = "owner";
 const TRIGGERED_BY: &str = "triggeredBy";
 pub(super) const COUNT: &str = "count";
 pub(super) const LATEST: &str = "latest";
@@ -68,6 +68,8 @@ pub(super) struct Runs {
     pub lanes: HashMap<String, Lane>,
     /// Runs whose session has accepted their message.
     pub said: HashSet<String>,
+    /// Runs whose operation after the turn is in progress here.
+    pub(super) finishing: HashSet<String>,
     /// The outcomes of turns whose session is not idle yet, with the error.
     outcomes: HashMap<String, (TurnStatus, Option<String>)>,
     /// The decisions about wakes that the next write of a run contains, by its URI.
@@ -86,6 +88,7 @@ impl Default for Runs {
             noted: HashMap::default(),
             lanes: HashMap::default(),
             said: HashSet::default(),
+            finishing: HashSet::default(),
             outcomes: HashMap::default(),
             undecided: HashMap::default(),
             early: Some(HashSet::default()),
@@ -163,6 +166,14 @@ impl Runs {
         self.open.insert(run.resource.clone(), run);
     }
 
+    /// Adds a run whose turn completed before a stop of the host.
+    pub(super) fn add_completed(&mut self, run: &AutomationRunState) {
+        self.outcomes.insert(run.resource.clone(), (TurnStatus::Complete, None));
+        if let Some(session) = &run.primary_session {
+            self.by_session.insert(session.clone(), run.resource.clone());
+        }
+    }
+
     /// Returns the current state of a run, unless its end is already stored.
     pub fn state_of(&self, run: &str) -> Option<&AutomationRunState> {
         self.open.get(run).or_else(|| self.ended.get(run))
@@ -179,6 +190,7 @@ impl Runs {
             self.undecided.remove(run);
             self.spans.remove(run);
             self.said.remove(run);
+            self.finishing.remove(run);
             self.outcomes.remove(run);
             self.by_session.retain(|_, of| of != run);
         }
@@ -197,6 +209,7 @@ impl Runs {
             self.noted.remove(&run.resource);
         }
         self.said.remove(&run.resource);
+        self.finishing.remove(&run.resource);
         self.outcomes.remove(&run.resource);
         if let Some(span) = self.spans.remove(&run.resource) {
             span.record("outcome", traces::run_outcome(&run.lifecycle));
@@ -429,7 +442,7 @@ impl Automations {
         };
         tasks::spawn(async move {
             match outcome {
-                (TurnStatus::Complete, _) => automations.settle_run(&run, "completed", None).await,
+                (TurnStatus::Complete, _) => automations.complete_run(&run).await,
                 (TurnStatus::Cancelled, _) => automations.settle_run(&run, "cancelled", None).await,
                 (TurnStatus::Error, why) => {
                     let why = why.map_or_else(

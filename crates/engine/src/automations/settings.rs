@@ -5,6 +5,8 @@ use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::names;
 use ostler_protocol::wire::state::AutomationDefinition;
 
+use super::finishing::After;
+
 /// What to do with a wake during a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Overlap {
@@ -42,6 +44,8 @@ pub(super) struct AutomationSettings {
     pub hourly_cap: Option<usize>,
     /// What happens to a run whose host stopped or was lost during it.
     pub on_host_lost: OnHostLost,
+    /// What is done with the changes of a run whose turn completed.
+    pub after: Option<After>,
     /// The user who last changed the automation, if known; written by the host.
     pub editor: Option<String>,
 }
@@ -54,6 +58,9 @@ const PINNED_SESSION: &str = "pinnedSession";
 const HOURLY_CAP: &str = "hourlyCap";
 const EDITOR: &str = "editor";
 const ON_HOST_LOST: &str = "onHostLost";
+const AFTER: &str = "after";
+const ISOLATION: &str = "isolation";
+const WORKTREE: &str = "worktree";
 const FAIL: &str = "fail";
 const RESUME: &str = "resume";
 
@@ -81,6 +88,7 @@ impl AutomationSettings {
                 Some(RESUME) => OnHostLost::Resume,
                 _ => OnHostLost::Fail,
             },
+            after: text(AFTER).and_then(After::named),
             editor: text(EDITOR).map(str::to_owned),
         }
     }
@@ -93,6 +101,8 @@ impl AutomationSettings {
         let Some(own) = own.as_object() else {
             return vec![format!("{at} is not an object, so it is ignored")];
         };
+        let config = definition.session.config.as_ref();
+        let has_tree = config.is_some_and(|config| config.get(ISOLATION) == Some(&WORKTREE.into()));
         let of = |what: &str| Some(format!("is not one of {what}, so the first applies"));
         let wrong = |(key, value): (&String, &Value)| {
             let text = value.as_str();
@@ -107,9 +117,15 @@ impl AutomationSettings {
                 ON_HOST_LOST if text.is_none_or(|text| text != FAIL && text != RESUME) => {
                     of(&[FAIL, RESUME].join(", "))
                 }
-                SESSION | OVERLAP | HOURLY_CAP | ON_HOST_LOST | PINNED_SESSION | EDITOR => None,
+                AFTER if text.and_then(After::named).is_none() => {
+                    Some(format!("is not one of {}, so nothing is done after a run", After::names()))
+                }
+                AFTER if !has_tree => Some(format!(
+                    "fails: a run has no working tree of its own; set session.config.{ISOLATION} to {WORKTREE}"
+                )),
+                SESSION | OVERLAP | HOURLY_CAP | ON_HOST_LOST | AFTER | PINNED_SESSION | EDITOR => None,
                 _ => Some(format!(
-                    "is unknown and ignored; the settings are {SESSION}, {OVERLAP}, {HOURLY_CAP}, {ON_HOST_LOST}"
+                    "is unknown and ignored; the settings are {SESSION}, {OVERLAP}, {HOURLY_CAP}, {ON_HOST_LOST}, {AFTER}"
                 )),
             };
             why.map(|why| format!("{at}.{key} {why}"))

@@ -52,6 +52,7 @@ mod pages;
 mod places;
 mod preamble;
 mod prepare;
+mod pull_requests;
 mod queue;
 mod queued;
 mod reported;

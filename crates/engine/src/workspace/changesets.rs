@@ -296,6 +296,15 @@ impl Workspace {
         }
     }
 
+    /// Returns whether a changeset has no changes now.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) async fn is_unchanged(&self, spelled: &str) -> Result<bool, RpcError> {
+        let of = self.changeset_of(spelled).await?;
+        Ok(self.changeset_now(&of).await.map_err(Thrown::into_rpc)?.files.is_empty())
+    }
+
     /// Runs an operation of a changeset.
     pub(crate) async fn operate(
         &self,

@@ -558,7 +558,7 @@ async fn a_setting_that_means_nothing_is_named() {
             "automation bad: _meta.ostler.session is not one of new, pinned, so the first applies",
             "automation bad: _meta.ostler.overlap is not one of queue, steer, parallel, skip, so the first applies",
             "automation bad: _meta.ostler.hourlyCap is not an integer of at least 1, so 20 applies",
-            "automation bad: _meta.ostler.overlaps is unknown and ignored; the settings are session, overlap, hourlyCap, onHostLost",
+            "automation bad: _meta.ostler.overlaps is unknown and ignored; the settings are session, overlap, hourlyCap, onHostLost, after",
             "automation flat: _meta.ostler is not an object, so it is ignored",
         ]
     );

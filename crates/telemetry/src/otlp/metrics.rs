@@ -6,6 +6,8 @@ use super::{attribute, resource, scope};
 
 /// OTLP's number for values that count from the start of the process.
 const CUMULATIVE: u8 = 2;
+/// The kind of a metric whose labels are its content.
+const INFO: &str = "info";
 
 /// A metric with its points.
 #[derive(Debug, Default)]
@@ -131,13 +133,15 @@ fn encoded(family: &Family, began: &str, now: &str) -> Value {
         ),
         _ => ("gauge", json!({ "dataPoints": points })),
     };
-    json!({ "name": family.name, "description": family.help, "unit": family.unit, kind: data })
+    // OTLP has no such kind: a gauge with the labels has the name that others give it.
+    let name = if family.kind == INFO { format!("{}_{INFO}", family.name) } else { family.name.clone() };
+    json!({ "name": name, "description": family.help, "unit": family.unit, kind: data })
 }
 
 fn encoded_point(family: &Family, point: &Point, began: &str, now: &str) -> Value {
     let labels = point.labels.iter().map(|(name, value)| attribute(name, &value.as_str().into()));
     let mut encoded = json!({ "attributes": labels.collect::<Vec<_>>(), "timeUnixNano": now });
-    if family.kind != "gauge" {
+    if !["gauge", INFO].contains(&family.kind.as_str()) {
         encoded["startTimeUnixNano"] = began.into();
     }
     if family.kind != "histogram" {
@@ -181,11 +185,19 @@ mod tests {
             "# UNIT c_seconds seconds\n",
             "c_seconds_total{plugin=\"p\"} 0.25\n",
             "c_seconds_total{plugin=\"q\"} 0.5\n",
+            "# HELP d The version.\n",
+            "# TYPE d info\n",
+            "d_info{version=\"1\"} 1\n",
             "# EOF\n",
         );
         let request = request(text, "1", "2");
         let metrics = &request["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
         let label = |name: &str, value: &str| json!([{ "key": name, "value": { "stringValue": value } }]);
+        assert_eq!(
+            metrics[3],
+            json!({ "name": "d_info", "description": "The version", "unit": "", "gauge": { "dataPoints": [
+                { "attributes": label("version", "1"), "timeUnixNano": "2", "asDouble": 1.0 }] } })
+        );
         assert_eq!(
             metrics[0],
             json!({ "name": "a_duration_seconds", "description": "Time it takes", "unit": "s", "histogram": {
@@ -208,6 +220,6 @@ mod tests {
             json!({ "dataPoints": [point("p", 0.25), point("q", 0.5)], "aggregationTemporality": 2,
                 "isMonotonic": true })
         );
-        assert_eq!(metrics.as_array().unwrap().len(), 3);
+        assert_eq!(metrics.as_array().unwrap().len(), 4);
     }
 }

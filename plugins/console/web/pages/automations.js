@@ -24,6 +24,14 @@ function took({ startedAt, completedAt }) {
   return completedAt ? duration(Date.parse(completedAt) - Date.parse(startedAt)) : running(startedAt);
 }
 
+/** What was done with the changes of a run after its turn. */
+function result(run) {
+  const after = run._meta?.['ostler.after'];
+  if (!after) return '';
+  const text = after.message || `${after.operation} ${after.state}`;
+  return /^https?:\/\//.test(after.url ?? '') ? h('a', { href: after.url, rel: 'noreferrer' }, text) : text;
+}
+
 const runs = (list, title) =>
   table(
     `Runs of ${title}`,
@@ -33,6 +41,7 @@ const runs = (list, title) =>
       ['Started', origin],
       ['Took', (run) => took(run.lifecycle), true],
       ['Session', (run) => run.primarySession && h('a', { href: sessionLink(run.primarySession) }, 'Open')],
+      ...(list.some(result) ? [['Result', result]] : []),
     ],
     list,
   );
@@ -99,6 +108,7 @@ function update(element, entry) {
       ['Triggers', definition.triggers.map(trigger).join('; ') || 'manual only'],
       ['Next run', entry.nextRunAt && at(entry.nextRunAt)],
       ['Agent', definition.session?.provider],
+      ['After each run', definition._meta?.ostler?.after],
       ['Message', definition.message?.text?.slice(0, 300)],
     ]),
   );
@@ -130,7 +140,7 @@ function showRun(main, app, uri) {
         : '';
     body.replaceChildren(
       h('p', {}, tag(lifecycle.status, RUN_KINDS[lifecycle.status])),
-      lifecycle.error ? h('p', { class: 'bad' }, lifecycle.error.message) : '',
+      lifecycle.error ? h('p', { class: 'bad' }, lifecycle.error.message) : h('p', {}, result(run)),
       h('h2', {}, 'Timeline'),
       table(
         'Timeline',
