@@ -9,6 +9,7 @@ use std::time::Duration;
 use ostler_contract::{Value, json};
 use ostler_ports::atomic;
 use ostler_processes::ChildKind;
+use ostler_telemetry::log_rotation::{self, ROTATES_AT, rotated};
 
 use crate::announce;
 use crate::answer::Answer;
@@ -22,7 +23,6 @@ use crate::problems;
 use crate::process::poll;
 use crate::progress::Progress;
 use crate::settings::Settings;
-use ostler_telemetry::log_rotation::{self, ROTATES_AT, rotated};
 
 /// The limit until a daemon announces its address.
 const LIMIT: Duration = Duration::from_secs(20);
