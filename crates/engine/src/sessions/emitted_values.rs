@@ -10,6 +10,9 @@ use ostler_contract::wire::StateAction;
 /// The maximum number of bytes of a value in a message.
 const SHOWN: usize = 80;
 
+/// What is wrong with a value whose kind cannot be read.
+const KIND: &str = "is of an unknown kind, or lacks a member of its kind";
+
 /// Returns the first value of an action that the protocol does not have, or lacks: what it is, and its place.
 pub(super) fn foreign(action: &StateAction) -> Option<String> {
     let mut reader = Reader::default();
@@ -59,6 +62,15 @@ impl Reader {
         matches!(self.frames.last(), Some(Frame::Variant(name)) if name == "Unknown")
     }
 
+    /// Returns whether the value is what a tool returned. A client may have run the tool, and may know other kinds.
+    fn is_of_tool(&self) -> bool {
+        let fields = self.frames.iter().rev().find_map(|frame| match frame {
+            Frame::Fields { field, .. } => Some(field),
+            _ => None,
+        });
+        fields.is_some_and(|field| field == "content")
+    }
+
     fn report(&mut self, what: &str) {
         let mut place = String::new();
         let mut within = "";
@@ -85,14 +97,11 @@ impl Reader {
                 self.in_text = true;
                 self.text.clear();
             }
-            '{' => {
-                if self.is_unknown() {
-                    return self.report("is of an unknown kind, or lacks a member of its kind");
-                }
-                self.begin(|name| Frame::Fields { name, field: String::new() });
-            }
+            '{' | '(' | '[' if self.is_unknown() && !self.is_of_tool() => self.report(KIND),
+            '{' => self.begin(|name| Frame::Fields { name, field: String::new() }),
             '(' => self.begin(Frame::Variant),
             '[' => self.begin(|_| Frame::Items(0)),
+            ')' if self.word == "Null" && self.is_unknown() && !self.is_of_tool() => self.report(KIND),
             ':' => {
                 let key = if self.word.is_empty() { &self.text } else { &self.word };
                 if let Some(Frame::Fields { field, .. }) = self.frames.last_mut() {
@@ -210,7 +219,13 @@ mod tests {
     fn every_action_of_a_backend_is_read() {
         let part = |part: Value| of(json!({ "type": "chat/responsePart", "turnId": "t", "part": part }));
         assert_eq!(part(json!({ "kind": "markdown", "id": "p", "content": "Unknown(\"x\")" })), None);
-        for unread in [json!({ "kind": "marked", "id": "p" }), json!({ "kind": "markdown" })] {
+        for unread in [
+            json!({ "kind": "marked", "id": "p" }),
+            json!({ "kind": "markdown" }),
+            json!("text"),
+            json!([]),
+            json!(null),
+        ] {
             let what = "part is of an unknown kind, or lacks a member of its kind; see ChatResponsePartAction in @ostler/sdk";
             assert_eq!(part(unread), Some(what.to_owned()));
         }
@@ -220,7 +235,7 @@ mod tests {
         };
         let fine = json!({ "type": "text", "text": "a" });
         assert_eq!(complete(json!([fine]), json!({ "kind": "Unknown(\"x\")", "a": [{ "b": null }] })), None);
-        let unread = complete(json!([fine, { "type": "picture" }]), json!({})).unwrap();
-        assert!(unread.starts_with("result.content[1] is of an unknown kind"), "{unread}");
+        // What a client's tool returned is passed on, also if only the client knows it.
+        assert_eq!(complete(json!([fine, { "type": "picture" }, "x", null]), json!({})), None);
     }
 }
