@@ -301,14 +301,16 @@ fn tool_servers(settings: &Settings) -> ToolServers {
 
 /// Allows the listeners that the configuration names, by the plugin's spec. Port 0 means every port of the host.
 fn listen_rule(allowed: BTreeMap<String, Vec<String>>) -> ListenRule {
-    Arc::new(move |spec, place| {
-        let named = |known: &String| {
-            known == place
-                || known.strip_suffix(":0").is_some_and(|host| {
-                    place.rsplit_once(':').is_some_and(|(on, port)| on == host && port.parse::<u16>().is_ok())
-                })
-        };
-        allowed.get(spec).is_some_and(|places| places.iter().any(named))
+    Arc::new(move |spec, place| allowed.get(spec).is_some_and(|places| listens(places, place)))
+}
+
+/// Returns whether `listen` of a plugin's entry allows a place.
+pub fn listens(allowed: &[String], place: &str) -> bool {
+    allowed.iter().any(|known| {
+        known == place
+            || known.strip_suffix(":0").is_some_and(|host| {
+                place.rsplit_once(':').is_some_and(|(on, port)| on == host && port.parse::<u16>().is_ok())
+            })
     })
 }
 

@@ -1,5 +1,6 @@
 //! Progress of long operations, only on terminals.
 
+use std::io::Write;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -28,6 +29,14 @@ impl Progress {
     /// Shows the next step of the operation.
     pub fn say(&self, what: &str) {
         self.0.set_message(what.to_owned());
+    }
+
+    /// Prints a line to stdout, above the animated line.
+    pub fn print(&self, line: &str) {
+        // The reader may have closed its end, which is not an error.
+        self.0.suspend(|| {
+            let _ = writeln!(std::io::stdout().lock(), "{line}");
+        });
     }
 }
 

@@ -223,6 +223,18 @@ impl Drop for Handle {
     }
 }
 
+impl JsFunction {
+    /// Calls the function at the plugin's start: fails as soon as nothing is left that could settle its result. `awaits`
+    /// is the predicate of that error.
+    pub(crate) fn call_at_start(&self, arguments: Vec<Live>, awaits: &'static str) -> Pending<Live> {
+        let (handle, shape) = (self.handle.clone(), self.shape);
+        self.handle.engine.ask(move |ctx, state, reply| {
+            let reply = Starting::begin(state, reply, awaits);
+            invoke(ctx, state, handle.id, arguments, &shape.returns, reply);
+        })
+    }
+}
+
 impl Callable for JsFunction {
     fn shape(&self) -> &'static FunctionShape {
         self.shape
@@ -265,6 +277,31 @@ pub(crate) trait Answer<T>: 'static {
 impl<T: 'static> Answer<T> for Reply<T> {
     fn answer(self, outcome: std::result::Result<T, Thrown>) {
         self.send(outcome);
+    }
+}
+
+/// The reply of an import or an `apply`, which fails if nothing is left that could settle it.
+pub(crate) struct Starting<T>(Rc<RefCell<Option<Reply<T>>>>);
+
+impl<T: 'static> Starting<T> {
+    /// `awaits` is the predicate of the error.
+    pub(crate) fn begin(state: &State, reply: Reply<T>, awaits: &'static str) -> Self {
+        let reply = Rc::new(RefCell::new(Some(reply)));
+        let (waiting, shared) = (Starting(reply.clone()), state.shared.clone());
+        *state.starting.borrow_mut() = Some(Box::new(move || {
+            let never = shared.sentence(&format!("{awaits} what nothing is left to settle"));
+            waiting.answer(Err(Thrown::new(never)));
+        }));
+        Self(reply)
+    }
+}
+
+impl<T: 'static> Answer<T> for Starting<T> {
+    fn answer(self, outcome: std::result::Result<T, Thrown>) {
+        let reply = self.0.borrow_mut().take();
+        if let Some(reply) = reply {
+            reply.send(outcome);
+        }
     }
 }
 

@@ -42,4 +42,4 @@ pub use native::{awaits_child, end_children};
 pub use options::{FileSink, HttpClient, JsOptions, Level, Line, ListenRule, LogSink};
 pub use source::JsSource;
 pub use surface::{Surface, surface};
-pub use tests::{Outcome, TestResult, run_tests};
+pub use tests::{Outcome, TestResult, TestRun, Tested, run_tests};

@@ -77,6 +77,8 @@ pub struct JsOptions {
     pub http: HttpClient,
     /// Returns whether a plugin may open a listener. By default none may.
     pub listen: ListenRule,
+    /// What to do about a listener that is not allowed.
+    pub listen_advice: String,
     /// The version that `@ostler/sdk` reports.
     pub sdk_version: String,
 }
@@ -90,6 +92,7 @@ impl Default for JsOptions {
             read: Arc::new(|_| ()),
             http: crate::http::network(),
             listen: Arc::new(|_, _| false),
+            listen_advice: "add it to \"listen\" of this plugin's entry in the configuration".to_owned(),
             sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

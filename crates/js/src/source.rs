@@ -1,17 +1,16 @@
 //! Imports plugin modules, each into a separate engine.
 
-use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
-use ostler_contract::live::{Callable, Pending};
+use ostler_contract::live::Pending;
 use ostler_contract::shape::{FunctionShape, Shape};
 use ostler_contract::{Module, PluginHost, PluginSource, Thrown, Value};
 use rquickjs::{Ctx, Module as JsModule, Object, Result};
 
-use crate::engine::{Engine, Reply, State};
-use crate::functions::{self, Answer, JsFunction};
+use crate::engine::{Engine, State};
+use crate::functions::{self, JsFunction};
 use crate::options::JsOptions;
 use crate::values;
 
@@ -44,33 +43,25 @@ impl PluginSource for JsSource {
             Err(thrown) => return ostler_contract::live::ready(Err(thrown)),
         };
         let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let path = path.to_string_lossy().into_owned();
-        let imported = engine.ask(move |ctx, state, reply| match JsModule::import(ctx, path) {
-            Ok(promise) => {
-                let reply = Importing(Rc::new(RefCell::new(Some(reply))));
-                let (waiting, shared) = (reply.0.clone(), state.shared.clone());
-                *state.importing.borrow_mut() = Some(Box::new(move || {
-                    let never = "awaits at its top level what nothing is left to settle";
-                    Importing(waiting).answer(Err(Thrown::new(shared.sentence(never))));
-                }));
-                functions::answer(ctx, state, promise.into_value(), reply, read_exports);
-            }
-            Err(error) => reply.send(Err(crate::errors::caught(ctx, state, error))),
-        });
+        let imported = import(&engine, &path, read_exports);
         Box::pin(async move { Ok(into_module(imported.await.map_err(with_place)?, engine)) })
     }
 }
 
-/// The reply of an import, which can be aborted.
-struct Importing(Rc<RefCell<Option<Reply<Exports>>>>);
-
-impl Answer<Exports> for Importing {
-    fn answer(self, outcome: std::result::Result<Exports, Thrown>) {
-        let reply = self.0.borrow_mut().take();
-        if let Some(reply) = reply {
-            reply.send(outcome);
+/// Imports a module and converts its namespace. Fails as soon as nothing is left that could complete the import.
+pub(crate) fn import<T, F>(engine: &Engine, path: &Path, convert: F) -> Pending<T>
+where
+    T: Send + 'static,
+    F: for<'a> Fn(&Ctx<'a>, &Rc<State>, &rquickjs::Value<'a>) -> Result<T> + Send + 'static,
+{
+    let path = path.to_string_lossy().into_owned();
+    engine.ask(move |ctx, state, reply| match JsModule::import(ctx, path) {
+        Ok(promise) => {
+            let reply = functions::Starting::begin(state, reply, "awaits at its top level");
+            functions::answer(ctx, state, promise.into_value(), reply, convert);
         }
-    }
+        Err(error) => reply.send(Err(crate::errors::caught(ctx, state, error))),
+    })
 }
 
 /// The exports of a module, read on its engine's thread.
@@ -116,7 +107,8 @@ fn into_module(exports: Exports, engine: Arc<Engine>) -> Module {
         Arc::new(move |host: PluginHost, options| {
             // From here on the plugin's id is known.
             engine.set_label(host.id());
-            let applied = apply.call(vec![host.into_live(), options.into_live()]);
+            let applied =
+                apply.call_at_start(vec![host.into_live(), options.into_live()], "awaits in its apply");
             Box::pin(async move { applied.await.map(drop) })
         })
     });

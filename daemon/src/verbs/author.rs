@@ -1,16 +1,16 @@
 //! `ostler plugin new` and `ostler plugin check`, for plugin authors.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use clap::Subcommand;
 use ostler_contract::id::SLUG_RULE;
-use ostler_contract::{JsonObject, Value, json};
-use ostler_loader::options::option_path;
+use ostler_contract::{Value, json};
 
 use crate::answer::Answer;
 use crate::exit::Exit;
 use crate::place::Place;
-use crate::plugin_check::{Checked, PluginCheck};
+use crate::plugin_check::{Checked, CheckedEntry, EntryFlags, PluginCheck, Print};
 use crate::plugin_new::plugin_new;
 use crate::progress::Progress;
 use crate::signals::Signals;
@@ -31,6 +31,12 @@ pub enum AuthorVerb {
         /// Plugin option: <key>[.<key>]=<value> (repeatable)
         #[arg(long, value_name = "OPTION")]
         option: Vec<String>,
+        /// Grant of the plugin's connection, such as bot:get (repeatable)
+        #[arg(long, value_name = "GRANT")]
+        grant: Vec<String>,
+        /// Where the plugin may listen: <host>:<port> or the path of a socket (repeatable)
+        #[arg(long, value_name = "ADDRESS")]
+        listen: Vec<String>,
         /// Repeat the check when a file of the plugin changes
         #[arg(long)]
         watch: bool,
@@ -44,7 +50,9 @@ pub enum AuthorVerb {
 pub async fn author(at: &Place, verb: AuthorVerb) -> Result<Answer, Exit> {
     match verb {
         AuthorVerb::New { name } => new(at, &name),
-        AuthorVerb::Check { spec, option, watch } => check(at, spec, &option, watch).await,
+        AuthorVerb::Check { spec, option, grant, listen, watch } => {
+            check(at, spec, &EntryFlags { option, grant, listen }, watch).await
+        }
     }
 }
 
@@ -64,34 +72,41 @@ fn new(at: &Place, name: &str) -> Result<Answer, Exit> {
     Ok(Answer::new(lines, json!({ "name": name, "folder": shown })).named([shown]))
 }
 
-/// Loads one plugin into a separate host and prints the result. Exit 1 if it has problems, uncaught errors, or failed
-/// tests. `watch` repeats this after each change, until a signal to stop.
+/// Loads one plugin into a separate host, with its configured entry if it has one, and prints what is found as it is
+/// found. Exit 1 if it has problems, uncaught errors, or failed tests. `watch` repeats this after each change, until a
+/// signal to stop.
 ///
 /// # Errors
-/// Exit 2 for an invalid option, 1 if no host can be composed.
-async fn check(at: &Place, spec: String, options: &[String], watch: bool) -> Result<Answer, Exit> {
-    let mut values = JsonObject::new();
-    for option in options {
-        let wrong = |why: String| Exit::usage(format!("--option: {why}"));
-        let (key, typed) =
-            option.split_once('=').ok_or_else(|| wrong(format!("{option} is not <key>=<value>")))?;
-        let value = option_path::typed(typed).map_err(|why| wrong(format!("{key}: {why}")))?;
-        option_path::set(&mut values, key, value).map_err(|why| wrong(why.to_string()))?;
-    }
+/// Exit 2 for an invalid flag, 1 if no host can be composed.
+async fn check(at: &Place, spec: String, flags: &EntryFlags, watch: bool) -> Result<Answer, Exit> {
     // A plugin can be checked anywhere, with or without a configuration.
-    let config_dir = at.files().map_or_else(|_| at.working_dir.clone(), |files| files.dir);
-    let check =
-        PluginCheck { spec: spec.clone(), options: values, working_dir: at.working_dir.clone(), config_dir };
+    let files = at.files().ok();
+    let config_dir = files.as_ref().map_or_else(|| at.working_dir.clone(), |files| files.dir.clone());
     let (mut signals, _sender) = Signals::listen(false)?;
+    // The entry of the files as they are now; a later change of them is no change of the plugin.
+    let entry = CheckedEntry::find(&spec, &at.working_dir, files.as_ref()).with(flags)?;
+    let javascript = files.and_then(|files| files.config.javascript).unwrap_or_default();
+    let check = PluginCheck { entry, javascript, working_dir: at.working_dir.clone(), config_dir };
+    let streams = !at.common.json && !at.common.quiet;
     loop {
         let sources = Sources::default();
-        let progress = Progress::begin(&at.common, "checking");
+        let progress = Arc::new(Progress::begin(&at.common, "checking"));
+        let around = progress.clone();
+        let print: Print = Arc::new(move |line| {
+            if streams {
+                around.print(line);
+            }
+        });
         let checked = tokio::select! {
-            checked = check.run(&sources) => checked?,
+            checked = check.run(&sources, print) => checked?,
             () = signals.stop() => return Err(Exit::machine("stopped before the check completed")),
         };
         drop(progress);
-        let answer = answer_of(&checked, at.common.verbose);
+        let mut answer = answer_of(&checked, at.common.verbose);
+        if streams {
+            // Already printed.
+            answer.text.clear();
+        }
         if !watch {
             return Ok(answer);
         }
@@ -107,7 +122,7 @@ async fn check(at: &Place, spec: String, options: &[String], watch: bool) -> Res
 }
 
 fn answer_of(checked: &Checked, verbose: bool) -> Answer {
-    let mut answer = Answer::new(checked.lines(), json_of(checked)).named(checked.id.clone());
+    let mut answer = Answer::new(&checked.lines, json_of(checked)).named(checked.id.clone());
     if verbose {
         answer.notes.clone_from(&checked.loading);
     }
@@ -121,18 +136,17 @@ fn json_of(checked: &Checked) -> Value {
         registered.map(|row| json!({ "method": row.method, "name": row.name, "at": row.at })).collect();
     let refused: Vec<Value> =
         checked.refused.iter().map(|row| json!({ "line": row.line, "at": row.at })).collect();
-    let tests = checked.tests.iter().map(|(file, results)| {
-        let file = file.display().to_string();
-        match results {
-            Ok(results) => {
-                let row = |test: &ostler_js::TestResult| {
-                    let outcome = format!("{:?}", test.outcome).to_lowercase();
-                    json!({ "name": test.name, "outcome": outcome, "why": test.why, "at": test.at })
-                };
-                json!({ "file": file, "tests": results.iter().map(row).collect::<Vec<_>>() })
-            }
-            Err(why) => json!({ "file": file, "problem": why }),
+    let tests = checked.tests.iter().map(|(file, tested)| {
+        let row = |test: &ostler_js::TestResult| {
+            let outcome = format!("{:?}", test.outcome).to_lowercase();
+            json!({ "name": test.name, "outcome": outcome, "why": test.why, "at": test.at })
+        };
+        let results: Vec<Value> = tested.results.iter().map(row).collect();
+        let mut shown = json!({ "file": file.display().to_string(), "tests": results });
+        if let (Some(shown), Some(problem)) = (shown.as_object_mut(), &tested.problem) {
+            shown.insert("problem".to_owned(), problem.for_log().into());
         }
+        shown
     });
     json!({
         "id": checked.id, "file": checked.file, "holds": checked.holds(), "registered": registered,

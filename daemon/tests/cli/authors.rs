@@ -1,29 +1,31 @@
 //! What the command line does for authors: a new plugin works at once, and a check says what is wrong and where.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::support::Folder;
 use ostler::exit::Exit;
-use ostler::plugin_check::{Checked, PluginCheck};
+use ostler::plugin_check::{Checked, CheckedEntry, PluginCheck};
 use ostler::plugin_new::plugin_new;
 use ostler::sources::Sources;
 use ostler_contract::{JsonObject, Value, json};
 
 async fn check(dir: &Path, spec: &str, options: Value) -> Checked {
     let options: JsonObject = options.as_object().cloned().unwrap();
+    let mut entry = CheckedEntry::of(spec, dir);
+    entry.plugin.options = options;
     let check = PluginCheck {
-        spec: spec.to_owned(),
-        options,
+        entry,
+        javascript: Default::default(),
         working_dir: dir.to_owned(),
         config_dir: dir.to_owned(),
     };
-    check.run(&Sources::default()).await.unwrap()
+    check.run(&Sources::default(), Arc::new(|_| ())).await.unwrap()
 }
 
 /// The lines, without where the folder is and how long anything took.
 fn shown(checked: &Checked, dir: &Path) -> String {
-    let lines =
-        checked.lines().join("\n").replace(&dir.canonicalize().unwrap().display().to_string(), "<dir>");
+    let lines = checked.lines.join("\n").replace(&dir.canonicalize().unwrap().display().to_string(), "<dir>");
     let mut words = Vec::new();
     for word in lines.replace(&dir.display().to_string(), "<dir>").split(' ') {
         let is_time = words.last().is_some_and(|last| last == "in") && word.parse::<u64>().is_ok();
@@ -305,4 +307,155 @@ fn a_check_waits_for_what_is_under_way_and_hears_what_fails_in_the_end() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     assert!(timed(&format!("net.connect({port}, '127.0.0.1');")) >= limit);
+}
+
+#[test]
+fn a_check_prints_the_registrations_first_and_each_test_when_it_ends() {
+    use std::io::{BufRead, BufReader, Read};
+    let folder = Folder::new(json!({}));
+    let gate = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = gate.local_addr().unwrap();
+    folder.write(
+        "slow.mjs",
+        "console.log('imported');\nexport function apply(host) { host.on('stopping', () => {}); }\n",
+    );
+    folder.write(
+        "slow.test.mjs",
+        &format!(
+            "import net from 'node:net';\nimport test from 'node:test';\n\
+             test('first', () => console.log('in the first'));\n\
+             test('waits', () => new Promise((go) => net.connect({}, '127.0.0.1').on('close', go).resume()));\n\
+             test('hangs', () => new Promise(() => {{}}));\n\
+             test('last', () => {{}});\n",
+            address.port()
+        ),
+    );
+    let mut command = folder.command(&["plugin", "check", "./slow.mjs"]);
+    let mut child =
+        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut seen = String::new();
+    // The second test waits for this one, so what is read now was printed before it ended.
+    while !seen.ends_with("test passed: slow.test.mjs: first\n") {
+        assert!(out.read_line(&mut seen).unwrap() > 0, "{seen}");
+    }
+    let lines: Vec<&str> = seen.lines().skip(1).collect();
+    assert_eq!(
+        lines,
+        [
+            "registered: on (slow.mjs:2)",
+            "log: plugin ./slow.mjs: imported",
+            "log: plugin slow.test.mjs: in the first",
+            "test passed: slow.test.mjs: first",
+        ]
+    );
+    drop(gate.accept().unwrap());
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(
+        rest,
+        "test passed: slow.test.mjs: waits\n\
+         test failed: slow.test.mjs: hangs: Error: Promise resolution is still pending but the event loop has already resolved\n\
+         test passed: slow.test.mjs: last\n\
+         tests: 3 passed, 1 failed, 0 skipped\n"
+    );
+}
+
+/// A plugin that logs what it was given, and tries to listen.
+const GIVEN: &str = "\
+import { createServer } from 'node:http';
+export const optionsSchema = { type: 'object', properties: { a: {}, b: { type: 'object' }, key: { type: 'string', writeOnly: true } } };
+export async function apply(host, options) {
+  console.log(`options ${JSON.stringify(options)}`);
+  const listened = await new Promise((go) => {
+    const server = createServer().on('error', (error) => go(error.message)).listen(0, '127.0.0.1', () => { server.close(); go('listens'); });
+  });
+  console.log(listened);
+}
+";
+
+#[test]
+fn a_check_reads_the_configured_entry_and_its_flags() {
+    let entry = json!({
+        "name": "./given.mjs", "options": { "a": 1, "b": { "c": 2 }, "key": { "$secret": "host:key" } },
+        "listen": ["127.0.0.1:0"], "grants": ["session:read"], "enabled": false,
+    });
+    let folder = Folder::new(json!({
+        "plugins": [{ "name": "@ostler/echo", "options": { "delay": "x" } }, entry, { "name": "./granted.mjs", "grants": ["nope"] }],
+    }));
+    folder.write("given.mjs", GIVEN);
+    folder.write("other.mjs", GIVEN);
+    let check = |spec: &str, flags: &[&str]| {
+        let checked = folder.run(&[&["plugin", "check", spec], flags].concat());
+        assert_eq!(checked.code, Some(0), "{checked:?}");
+        let of = |prefix: &str| {
+            let line =
+                checked.out.lines().find_map(|line| line.split_once(prefix).map(|(_, rest)| rest.to_owned()));
+            line.unwrap_or_default()
+        };
+        let listens = checked.out.lines().any(|line| line.ends_with(": listens"));
+        (of(": options "), listens, of("configured in "))
+    };
+    let configured = format!("{}: plugins", folder.path().join("config.json").display());
+    assert_eq!(
+        check("./given.mjs", &[]),
+        (r#"{"a":1,"b":{"c":2},"key":"<set>"}"#.to_owned(), true, configured.clone())
+    );
+    assert_eq!(
+        check("./given.mjs", &["--option", "b.d=3", "--option", "a=4"]),
+        (r#"{"a":4,"b":{"c":2,"d":3},"key":"<set>"}"#.to_owned(), true, configured)
+    );
+    assert_eq!(check("./other.mjs", &[]), ("{}".to_owned(), false, String::new()));
+    assert_eq!(
+        check("./other.mjs", &["--listen", "127.0.0.1:0", "--grant", "session:read"]),
+        ("{}".to_owned(), true, String::new())
+    );
+    folder.write("granted.mjs", "export function apply() {}\n");
+    let granted = folder.run(&["plugin", "check", "./granted.mjs"]);
+    let dropped = "refused: plugin granted: grants: nope is not <subject>:<operation>; dropped\n";
+    assert!(granted.code == Some(1) && granted.out.contains(dropped), "{granted:?}");
+    // As the configuration writes it, relative to its folder.
+    let elsewhere = folder.command(&["plugin", "check", "./given.mjs"]).current_dir("/").output().unwrap();
+    let out = String::from_utf8(elsewhere.stdout).unwrap();
+    assert!(out.contains(r#"options {"a":1,"#), "{out}");
+    // The entry of a bundled plugin is that of a host which serves others.
+    assert_eq!(check("@ostler/echo", &[]).2, "");
+    for (flag, value, why) in [
+        ("--grant", "session", "--grant: session is not <subject>:<operation>"),
+        ("--listen", "8080", "--listen: 8080 is not <host>:<port> or the absolute path of a socket"),
+        ("--listen", "a/b", "--listen: a/b is not <host>:<port> or the absolute path of a socket"),
+    ] {
+        let refused = folder.run(&["plugin", "check", "./other.mjs", flag, value]);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.err.contains(why), "{refused:?}");
+    }
+}
+
+#[test]
+fn tests_of_a_plugin_listen_on_loopback_and_nowhere_else() {
+    let folder = Folder::new(json!({}));
+    folder.write("served.mjs", "export function apply() {}\n");
+    folder.write(
+        "served.test.mjs",
+        "import { createServer } from 'node:http';\nimport net from 'node:net';\nimport test from 'node:test';\n\
+         const listen = (host) => new Promise((go, fail) => { const server = net.createServer().on('error', fail).listen(0, host, () => { server.close(); go(); }); });\n\
+         test('a local server answers', async () => {\n\
+           const server = createServer((request, response) => response.end('hello'));\n\
+           await new Promise((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve));\n\
+           const text = await (await fetch(`http://127.0.0.1:${server.address().port}/`)).text();\n\
+           server.close();\n\
+           if (text !== 'hello') throw new Error(text);\n\
+         });\n\
+         test('by name', () => listen('localhost'));\n\
+         test('everywhere', () => listen('0.0.0.0'));\n",
+    );
+    let run = |flags: &[&str]| folder.run(&[&["plugin", "check", "./served.mjs"], flags].concat());
+    let checked = run(&[]);
+    assert_eq!(checked.code, Some(1), "{checked:?}");
+    assert!(checked.out.ends_with("tests: 2 passed, 1 failed, 0 skipped\n"), "{}", checked.out);
+    let refused = "everywhere: Error: listen EACCES: permission denied 0.0.0.0:0; listen on 127.0.0.1, or pass --listen";
+    assert!(checked.out.contains(refused), "{}", checked.out);
+    let allowed = run(&["--listen", "0.0.0.0:0"]);
+    assert_eq!(allowed.code, Some(0), "{allowed:?}");
 }

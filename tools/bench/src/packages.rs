@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ostler_js::{JsOptions, Level, Outcome, run_tests};
+use ostler_js::{JsOptions, Level, Outcome, TestRun, Tested, run_tests};
 use serde_json::Value;
 use xtask::packages::{Programs, SOURCE};
 
@@ -192,12 +192,13 @@ fn plugin(folder: &Path, name: &str, servers: &str) -> Result<Value, String> {
         listen: Arc::new(|_, place| place.starts_with("127.0.0.1:") || place.starts_with('/')),
         ..JsOptions::default()
     };
+    let run = TestRun { limit: LIMIT, ..TestRun::default() };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .map_err(|error| error.to_string())?;
-    let ran = runtime.block_on(async { tokio::time::timeout(LIMIT, run_tests(&file, options)).await });
+    let ran = runtime.block_on(async { tokio::time::timeout(LIMIT, run_tests(&file, options, run)).await });
     runtime.shutdown_timeout(Duration::from_secs(1));
     let logged = lines.lock().map(|lines| lines.clone()).unwrap_or_default();
     let complaints = || {
@@ -206,8 +207,8 @@ fn plugin(folder: &Path, name: &str, servers: &str) -> Result<Value, String> {
     };
     let results = match ran {
         Err(_) => return Err(format!("no answer in {} seconds{}", LIMIT.as_secs(), complaints())),
-        Ok(Err(thrown)) => return Err(thrown.for_log()),
-        Ok(Ok(results)) => results,
+        Ok(Tested { problem: Some(thrown), .. }) => return Err(thrown.for_log()),
+        Ok(Tested { results, .. }) => results,
     };
     if let Some(failed) = results.iter().find(|result| result.outcome != Outcome::Passed) {
         let at = failed.at.clone().unwrap_or_default();

@@ -32,8 +32,10 @@ pub(crate) struct State {
     pub(crate) helpers: RefCell<Option<Rc<Helpers>>>,
     pub(crate) modules: Modules,
     pub(crate) files: Rc<Files>,
-    /// Aborts the plugin's import, while that is pending.
-    pub(crate) importing: RefCell<Option<Box<dyn FnOnce()>>>,
+    /// Aborts the plugin's import or its `apply`, while that is pending.
+    pub(crate) starting: RefCell<Option<Box<dyn FnOnce()>>>,
+    /// The function that fails a test which nothing can settle, in an engine for tests. Returns whether there was one.
+    pub(crate) stalled: RefCell<Option<Persistent<Function<'static>>>>,
     /// The `process` listener for uncaught errors, once the plugin has set one.
     pub(crate) listener: RefCell<Option<Persistent<Function<'static>>>>,
     /// Functions that other engines of the plugin call, by number.
@@ -101,16 +103,35 @@ impl State {
         })
     }
 
-    /// Aborts the import if nothing is left that could complete it. `busy` returns whether futures or jobs are pending.
-    pub(crate) fn give_up_import(&self, busy: impl FnOnce() -> bool) {
+    /// Aborts the import or the `apply` if nothing is left that could complete it. `busy` returns whether futures or
+    /// jobs are pending.
+    pub(crate) fn give_up_start(&self, busy: impl FnOnce() -> bool) {
         let waits = self.timers.is_waiting() || self.promises.len() > 0 || !self.workers.borrow().is_empty();
-        if self.importing.borrow().is_none() || waits || busy() {
+        if self.starting.borrow().is_none() || waits || busy() {
             return;
         }
-        let give_up = self.importing.take();
+        let give_up = self.starting.take();
         if let Some(give_up) = give_up {
             give_up();
         }
+    }
+
+    /// Returns whether a running test could not be settled any more. `busy` returns whether futures or jobs are pending.
+    pub(crate) fn can_stall(&self, busy: impl Fn() -> bool) -> bool {
+        self.stalled.borrow().is_some() && !self.is_held(busy)
+    }
+
+    /// Fails a test that nothing can settle. Returns whether there was one.
+    pub(crate) fn fail_stalled(&self, ctx: &Ctx<'_>) -> bool {
+        let stalled = self.stalled.borrow().clone();
+        let failed =
+            stalled.map(|stalled| stalled.restore(ctx).and_then(|stalled| stalled.call::<_, bool>(())));
+        failed.is_some_and(|failed| {
+            failed.unwrap_or_else(|_| {
+                drop(ctx.catch());
+                false
+            })
+        })
     }
 
     /// Queues a query whether the plugin is idle. It is answered once the engine has nothing to do at the moment,
@@ -157,6 +178,7 @@ impl State {
         self.frames.clear();
         self.modules.clear();
         drop(self.helpers.borrow_mut().take());
+        drop(self.stalled.borrow_mut().take());
         drop(self.listener.borrow_mut().take());
     }
 }

@@ -47,7 +47,14 @@ pub(super) async fn drive(
             if !worked {
                 let runtime = context.runtime();
                 let busy = || runtime.is_job_pending().now_or_never().unwrap_or(true);
-                state.give_up_import(busy);
+                if state.can_stall(busy) {
+                    let mut failed = false;
+                    turn(context, state, |ctx| failed = state.fail_stalled(ctx));
+                    if failed {
+                        continue;
+                    }
+                }
+                state.give_up_start(busy);
                 state.answer_rest(busy);
                 if let Some(link) = &state.link
                     && !state.is_held(busy)

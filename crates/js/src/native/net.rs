@@ -161,13 +161,8 @@ fn authority(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-fn not_allowed(ctx: &Ctx<'_>, place: &str) -> rquickjs::Error {
-    let error = plain_error(
-        ctx,
-        format_args!(
-            "listen EACCES: permission denied {place}; add it to \"listen\" of this plugin's entry in the configuration"
-        ),
-    );
+fn not_allowed(ctx: &Ctx<'_>, place: &str, advice: &str) -> rquickjs::Error {
+    let error = plain_error(ctx, format_args!("listen EACCES: permission denied {place}; {advice}"));
     let value = ctx.catch();
     if let Some(thrown) = value.as_object() {
         // Best effort: the message contains the same.
@@ -191,7 +186,7 @@ fn listen<'js>(ctx: Ctx<'js>, host: String, port: u16, path: Option<String>) -> 
     Promise::wrap_future(&ctx, async move {
         let failed = |error, place: &str| system_error(&inside, SystemError::socket(error, "listen", place));
         if !allowed {
-            return Err(not_allowed(&inside, &place));
+            return Err(not_allowed(&inside, &place, &shared.options.listen_advice));
         }
         let handle = Object::new(inside.clone())?;
         let listener = match path {

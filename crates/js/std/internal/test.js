@@ -67,6 +67,7 @@ class Suite {
   constructor(name, parent) {
     this.name = name;
     this.parent = parent;
+    this.depth = parent ? parent.depth + 1 : 0;
   }
 
   /** Hooks of this suite's kind, those of the outer ones first. */
@@ -82,10 +83,59 @@ class Suite {
 }
 
 const root = new Suite('');
-const results = [];
 let current = root;
 let queue = Promise.resolve();
 let only = false;
+
+/** The longest time that a timer measures. */
+const LONGEST = 2 ** 31 - 1;
+/** What is awaited now: tests and hooks with the depths of their suites. */
+const awaited = new Set();
+let defaultLimit = Infinity;
+let began = () => {};
+let ended = () => {};
+
+/** Sets the time limit of tests without one, and who learns of them: for the host. Returns `stalled`. */
+export function observe(limit, onBegan, onEnded) {
+  defaultLimit = limit;
+  began = onBegan;
+  ended = onEnded;
+  return stalled;
+}
+
+/** Fails the innermost of what is awaited: nothing is left that could settle it. Returns whether there was any. */
+function stalled() {
+  let innermost;
+  for (const wait of awaited) if (!innermost || wait.depth >= innermost.depth) innermost = wait;
+  if (!innermost) return false;
+  awaited.delete(innermost);
+  innermost.reject(failure('Promise resolution is still pending but the event loop has already resolved'));
+  return true;
+}
+
+/** Awaits a test or a hook: until its time limit, and only as long as something can still settle it. */
+function limited(run, timeout, what, { depth }) {
+  const { promise: end, reject } = Promise.withResolvers();
+  const limit = timeout ?? defaultLimit;
+  const wait = { reject, depth, byDefault: timeout === undefined };
+  if (limit <= LONGEST) {
+    const late = () => reject(failure(`${what} did not end within ${limit} ms`));
+    // As in Node, a limit is nothing that a test can wait for.
+    wait.timer = setTimeout(late, limit).unref();
+  }
+  awaited.add(wait);
+  // In a job: the interruption of a test that runs for too long ends nothing else.
+  return Promise.race([Promise.resolve().then(run), end]).finally(() => {
+    clearTimeout(wait.timer);
+    awaited.delete(wait);
+  });
+}
+
+/** Reports the end of a test. The default limit of the tests around it starts again. */
+function report(name, outcome, { why, at } = {}) {
+  for (const { byDefault, timer } of awaited) if (byDefault) timer?.refresh();
+  ended(name, outcome, why, at);
+}
 
 /** `(name?, options?, fn?)` in whichever order Node takes them. */
 function read(given) {
@@ -223,34 +273,29 @@ class Context {
   }
 }
 
-function limited(work, { timeout }, name) {
-  if (!Number.isFinite(timeout)) return work;
-  let timer;
-  const late = new Promise((_, refuse) => {
-    timer = setTimeout(() => refuse(new Error(`${name} did not end within ${timeout} ms`)), timeout);
-  });
-  return Promise.race([work, late]).finally(() => clearTimeout(timer));
-}
-
 async function runTest(suite, name, options, fn) {
   const full = suite.full(name);
   if (options.skip || options.todo || !fn || (only && !options.only)) {
-    results.push({ name: full, outcome: 'skipped' });
+    report(full, 'skipped');
     return 'skipped';
   }
   const context = new Context(suite, name);
   const failed = [];
+  began(full, options.timeout ?? defaultLimit);
+  const hooks = (kind) =>
+    suite.all(kind).map((hook) => () => limited(() => hook(context), undefined, `${kind} of ${full}`, suite));
+  const run = () =>
+    fn.length > 1
+      ? new Promise((resolve, reject) => fn(context, (error) => (error ? reject(error) : resolve())))
+      : fn(context);
   try {
-    for (const hook of suite.all('beforeEach')) await hook(context);
-    const given =
-      fn.length > 1
-        ? new Promise((resolve, reject) => fn(context, (error) => (error ? reject(error) : resolve())))
-        : fn(context);
-    await limited(Promise.resolve(given), options, full);
+    for (const hook of hooks('beforeEach')) await hook();
+    await limited(run, options.timeout, full, suite);
   } catch (error) {
     failed.push(error);
   }
-  for (const end of [() => context._end(), ...suite.all('afterEach').map((hook) => () => hook(context))]) {
+  const ends = () => limited(() => context._end(), options.timeout, full, suite);
+  for (const end of [ends, ...hooks('afterEach')]) {
     try {
       await end();
     } catch (error) {
@@ -259,7 +304,7 @@ async function runTest(suite, name, options, fn) {
   }
   const succeeded = context.skipped ? 'skipped' : 'passed';
   const outcome = failed.length === 0 ? succeeded : 'failed';
-  results.push({ name: full, outcome, ...(failed.length > 0 ? told(failed[0]) : {}) });
+  report(full, outcome, failed.length > 0 ? told(failed[0]) : {});
   return outcome;
 }
 
@@ -271,10 +316,23 @@ function told(error) {
   return { why: `${error.name}: ${error.message}`, at: frame?.trim().replace(/^at /, '') };
 }
 
+async function runHooks(suite, kind) {
+  const name = suite.full('');
+  for (const hook of suite[kind])
+    await limited(() => hook(), undefined, name ? `${kind} of ${name}` : kind, suite);
+}
+
 async function runSuite(suite, skipped) {
-  if (!skipped) for (const hook of suite.before) await hook();
+  if (!skipped) await runHooks(suite, 'before');
   for (const entry of suite.entries) await (skipped ? entry.skip() : entry.run());
-  if (!skipped) for (const hook of suite.after) await hook();
+  if (!skipped) await runHooks(suite, 'after');
+}
+
+let prepared;
+/** Runs the `before` hooks outside of all suites, once. */
+function prepare() {
+  prepared ??= runHooks(root, 'before');
+  return prepared;
 }
 
 function add(entry) {
@@ -282,10 +340,8 @@ function add(entry) {
     current.entries.push(entry);
     return Promise.resolve();
   }
-  const done = queue.then(entry.run);
-  queue = done.catch((error) => {
-    results.push({ name: entry.name, outcome: 'failed', ...told(error) });
-  });
+  const done = queue.then(prepare).then(entry.run);
+  queue = done.catch((error) => report(entry.name, 'failed', told(error)));
   return queue;
 }
 
@@ -344,12 +400,11 @@ for (const [name, run] of Object.entries({ test, suite })) {
 
 export const mock = new MockTracker();
 
-/** Every outcome, once all have run: for the host. */
-export async function outcomes() {
+/** Waits until all have run: for the host. */
+export async function finish() {
   for (let seen; seen !== queue;) {
     seen = queue;
     await seen;
   }
-  for (const end of root.after) await end();
-  return results;
+  await runHooks(root, 'after');
 }

@@ -117,6 +117,19 @@ async fn a_module_that_never_pauses_or_never_settles_is_given_up() {
         let thrown = loader.text(text).await.unwrap_err();
         assert_eq!(thrown.message, "plugin text awaits at its top level what nothing is left to settle");
     }
+    for (text, awaits) in [
+        ("export const apply = () => new Promise(() => {});", true),
+        (
+            "export const apply = async () => { await new Promise((go) => setTimeout(go, 1)); await new Promise(() => {}); };",
+            true,
+        ),
+        ("export const apply = () => new Promise((go) => setTimeout(go, 10));", false),
+        ("export const apply = async () => { await fetch('http://127.0.0.1:1/').catch(() => {}); };", false),
+    ] {
+        let applied = loader.text(text).await;
+        let never = "awaits in its apply what nothing is left to settle";
+        assert_eq!(applied.err().is_some_and(|thrown| thrown.message.ends_with(never)), awaits, "{text}");
+    }
     let awaits = "import { readFile } from 'node:fs/promises';\n\
          await new Promise((go) => setTimeout(go, 10));\n\
          await readFile('/dev/null');\n\

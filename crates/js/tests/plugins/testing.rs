@@ -1,12 +1,18 @@
 //! `node:test`, on the engine plugins run on.
 
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use crate::support::*;
-use ostler_js::{JsOptions, TestResult, run_tests};
+use ostler_js::{JsOptions, Outcome, TestResult, TestRun, run_tests};
 
 async fn results(text: &str) -> Vec<TestResult> {
     let folder = Folder::new();
     let path = folder.write("some.test.ts", text);
-    tokio::time::timeout(LONG, run_tests(&path, JsOptions::default())).await.unwrap().unwrap()
+    let ran = run_tests(&path, JsOptions::default(), TestRun::default());
+    let ran = tokio::time::timeout(LONG, ran).await.unwrap();
+    assert_eq!(ran.problem, None);
+    ran.results
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,7 +28,7 @@ async fn tests_run_in_order_and_say_how_they_ended() {
          test('throws text', () => { throw 'up'; });\n\
          test.skip('left out', () => said.push('never'));\n\
          test('one day', { todo: true }, () => said.push('never'));\n\
-         test('slow', { timeout: 5 }, () => new Promise(() => {}));\n\
+         test('slow', { timeout: 5 }, (t) => new Promise(() => { const each = setInterval(() => {}, 1); t.after(() => clearInterval(each)); }));\n\
          describe('suite', () => {\n\
            before(() => said.push('before')); after(() => said.push('after'));\n\
            beforeEach(() => said.push('each')); afterEach(() => said.push('done'));\n\
@@ -204,7 +210,144 @@ async fn timers_move_only_when_a_test_says_so() {
 async fn a_module_that_throws_has_no_tests() {
     let folder = Folder::new();
     let path = folder.write("some.test.mjs", "throw new Error('no luck');");
-    let thrown = run_tests(&path, JsOptions::default()).await.unwrap_err();
-    assert_eq!(thrown.message, "no luck");
+    let ran = run_tests(&path, JsOptions::default(), TestRun::default()).await;
+    assert_eq!(ran.problem.unwrap().message, "no luck");
     assert!(results("export const nothing = 1;").await.is_empty());
+}
+
+/// Every test here waits for an hour unless something notices that nothing can settle it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nothing_can_settle_fails_at_once_and_the_others_run() {
+    let never = "new Promise(() => {})";
+    let rows = [
+        ("a test", format!("test('a', () => {never});"), "Failed a"),
+        ("a callback", "test('a', (t, done) => {});".to_owned(), "Failed a"),
+        (
+            "a subtest",
+            format!("test('a', async (t) => {{ await t.test('b', () => {never}); }});"),
+            "Failed a > b, Failed a",
+        ),
+        (
+            "an unawaited subtest",
+            format!("test('a', (t) => {{ t.test('b', () => {never}); }});"),
+            "Failed a > b, Failed a",
+        ),
+        (
+            "a test of a suite",
+            format!("describe('s', () => {{ it('a', () => {never}); it('b', () => {{}}); }});"),
+            "Failed s > a, Passed s > b",
+        ),
+        ("beforeEach", format!("beforeEach(() => {never}); test('a', () => {{}});"), "Failed a, Failed last"),
+        (
+            "afterEach",
+            format!("describe('s', () => {{ afterEach(() => {never}); it('a', () => {{}}); }});"),
+            "Failed s > a",
+        ),
+        (
+            "before",
+            format!("describe('s', () => {{ before(() => {never}); it('a', () => {{}}); }});"),
+            "Failed s",
+        ),
+        ("before of all", format!("before(() => {never}); test('a', () => {{}});"), "Failed a, Failed last"),
+        (
+            "after",
+            format!("describe('s', () => {{ after(() => {never}); it('a', () => {{}}); }});"),
+            "Passed s > a, Failed s",
+        ),
+        ("after of a test", format!("test('a', (t) => {{ t.after(() => {never}); }});"), "Failed a"),
+        ("a plan", "test('a', (t) => { t.plan(1, { wait: true }); });".to_owned(), "Failed a"),
+        (
+            "a timer without a reference",
+            "test('a', () => new Promise((go) => setTimeout(go, 3_600_000).unref()));".to_owned(),
+            "Failed a",
+        ),
+        ("its own limit", format!("test('a', {{ timeout: 3_600_000 }}, () => {never});"), "Failed a"),
+    ];
+    for (what, text, outcomes) in rows {
+        let folder = Folder::new();
+        let imports =
+            "import test, { describe, it, before, after, beforeEach, afterEach } from 'node:test';\n";
+        let path = folder.write("some.test.mjs", &format!("{imports}{text}\ntest('last', () => {{}});"));
+        let run = TestRun { limit: Duration::from_secs(3600), ..TestRun::default() };
+        let ran = run_tests(&path, JsOptions::default(), run);
+        let ran = tokio::time::timeout(LONG, ran).await.unwrap_or_else(|_| panic!("{what} hangs"));
+        let seen: Vec<String> =
+            ran.results.iter().map(|test| format!("{:?} {}", test.outcome, test.name)).collect();
+        let expected =
+            if outcomes.contains("last") { outcomes.to_owned() } else { format!("{outcomes}, Passed last") };
+        assert_eq!((seen.join(", "), &ran.problem), (expected, &None), "{what}");
+        let first = ran.results.iter().find_map(|test| test.why.clone()).unwrap();
+        assert_eq!(
+            first, "Error: Promise resolution is still pending but the event loop has already resolved",
+            "{what}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_without_a_limit_has_the_default() {
+    let folder = Folder::new();
+    let path = folder.write(
+        "some.test.mjs",
+        "import test from 'node:test';\n\
+         const wait = (ms) => new Promise((go) => setTimeout(go, ms));\n\
+         const busy = setInterval(() => {}, 1);\n\
+         test('hangs', () => new Promise(() => {}));\n\
+         test('has its own', { timeout: 60_000 }, () => wait(600));\n\
+         test('has none', { timeout: Infinity }, () => wait(600));\n\
+         test('goes on', async (t) => { for (const name of 'abcd') await t.test(name, () => wait(200)); });\n\
+         test('ends', () => { clearInterval(busy); });\n",
+    );
+    let ended = Arc::new(Mutex::new(Vec::new()));
+    let sink = ended.clone();
+    let run = TestRun {
+        limit: Duration::from_millis(500),
+        ended: Arc::new(move |test| sink.lock().unwrap().push(test.name.clone())),
+    };
+    let ran = tokio::time::timeout(LONG, run_tests(&path, JsOptions::default(), run)).await.unwrap();
+    assert_eq!(ran.problem, None);
+    let failed: Vec<_> = ran.results.iter().filter_map(|test| test.why.as_deref()).collect();
+    assert_eq!(failed, ["Error: hangs did not end within 500 ms"]);
+    let names: Vec<String> = ran.results.into_iter().map(|test| test.name).collect();
+    assert_eq!(names.len(), 9);
+    assert_eq!(*ended.lock().unwrap(), names);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_makes_no_progress_is_given_up_with_the_reason() {
+    let rows = [
+        (
+            "await new Promise(() => {});",
+            "plugin some.test.mjs awaits at its top level what nothing is left to settle",
+        ),
+        ("setInterval(() => {}, 1); await new Promise(() => {});", "its import did not end within 300 ms"),
+        ("spawnSync('sleep', ['60']);", "its import did not end within 300 ms"),
+        (
+            "test('first', () => {}); test('blocks', () => { spawnSync('sleep', ['60']); });",
+            "blocks did not return within 300 ms",
+        ),
+    ];
+    for (text, why) in rows {
+        let folder = Folder::new();
+        let imports = "import test from 'node:test';\nimport { spawnSync } from 'node:child_process';\n";
+        let path = folder.write("some.test.mjs", &format!("{imports}{text}"));
+        let run = TestRun { limit: Duration::from_millis(300), ..TestRun::default() };
+        let ran = tokio::time::timeout(LONG, run_tests(&path, JsOptions::default(), run)).await.unwrap();
+        assert_eq!(ran.problem.unwrap().message, why, "{text}");
+        assert_eq!(ran.results.len(), usize::from(text.contains("first")), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_that_never_pauses_fails_alone() {
+    let folder = Folder::new();
+    let path = folder.write(
+        "some.test.mjs",
+        "import test from 'node:test';\ntest('spins', () => { for (;;); });\ntest('ends', () => {});\n",
+    );
+    let options = JsOptions { busy_limit: Duration::from_millis(200), ..JsOptions::default() };
+    let ran = run_tests(&path, options, TestRun::default());
+    let ran = tokio::time::timeout(LONG, ran).await.unwrap();
+    let seen: Vec<_> = ran.results.iter().map(|test| (test.name.as_str(), test.outcome)).collect();
+    assert_eq!((seen, ran.problem), (vec![("spins", Outcome::Failed), ("ends", Outcome::Passed)], None));
 }

@@ -8,19 +8,26 @@ use std::time::Duration;
 use ostler_contract::events::Event;
 use ostler_contract::points::Vault;
 use ostler_contract::problem::Problem;
-use ostler_contract::{Call, Caller, HostFacts, JsonObject, Module, PluginHost, Slug, Thrown};
+use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostOptions, Log, PluginHostCalls};
-use ostler_js::{Engine, JsOptions, JsSource, Level, Line, Outcome, TestResult, run_tests};
-use ostler_loader::{Hidden, Loader, PluginConfig, State};
+use ostler_js::{Engine, JsOptions, JsSource, Outcome, TestResult, TestRun, Tested, run_tests};
+use ostler_loader::{Loader, State};
 use ostler_ports::{MemoryAutomations, SqliteSessions, StateDb, memory_records};
 use ostler_protocol::names;
-use parking_lot::Mutex;
 
 use crate::bundled;
-use crate::compose::host_yaml;
+use crate::compose::{host_yaml, javascript};
+use crate::config::JavaScriptLimits;
 use crate::exit::Exit;
-use crate::log::{clock, one_line, tamed_lines};
+use crate::log::{clock, one_line};
 use crate::sources::Sources;
+
+mod entry;
+mod output;
+
+pub use entry::{CheckedEntry, EntryFlags};
+use output::Output;
+pub use output::Print;
 
 /// The value in place of every secret, because the check has no vault.
 const SECRET: &str = "a-secret-stands-here";
@@ -32,11 +39,11 @@ const TIMERS: Duration = Duration::from_secs(2);
 /// The inputs of a check.
 #[derive(Debug, Clone)]
 pub struct PluginCheck {
-    /// The spec, as in a configuration.
-    pub spec: String,
-    /// Option values.
-    pub options: JsonObject,
-    /// The folder of a relative spec.
+    /// The plugin.
+    pub entry: CheckedEntry,
+    /// The limits of its engine.
+    pub javascript: JavaScriptLimits,
+    /// The working directory.
     pub working_dir: PathBuf,
     /// The folder of installed packages.
     pub config_dir: PathBuf,
@@ -63,7 +70,7 @@ pub struct Refused {
 }
 
 /// The result of a check.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Checked {
     /// The plugin's id, if known.
     pub id: Option<String>,
@@ -82,21 +89,24 @@ pub struct Checked {
     /// Log lines of its loading.
     pub loading: Vec<String>,
     /// Its tests, by file.
-    pub tests: Vec<(PathBuf, Result<Vec<TestResult>, String>)>,
+    pub tests: Vec<(PathBuf, Tested)>,
+    /// The printed lines.
+    pub lines: Vec<String>,
 }
 
 impl PluginCheck {
-    /// Loads the plugin, opens and closes a host with it, and runs its tests. Records its files in `sources`.
+    /// Loads the plugin, opens and closes a host with it, and runs its tests. Records its files in `sources`, and prints
+    /// each line when it is known: the registrations first, then log lines, and tests when they end.
     ///
     /// # Errors
     /// Exit 1 if no host can be composed; problems of the plugin are in the result.
-    pub async fn run(&self, sources: &Sources) -> Result<Checked, Exit> {
+    pub async fn run(&self, sources: &Sources, print: Print) -> Result<Checked, Exit> {
+        let spec = &self.entry.plugin.name;
         let machine = |error: &dyn std::fmt::Display| Exit::machine(format!("cannot create a host: {error}"));
         // What the plugin writes beside the configuration is removed after the check.
         let scratch = tempfile::tempdir().map_err(|error| machine(&error))?;
-        let hidden = Hidden::default();
-        let lines = Lines { hidden: hidden.clone(), ..Lines::default() };
-        let log = lines.log();
+        let output = Output::new(print);
+        let (hidden, log) = (output.hidden.clone(), output.log());
         let facts = Arc::new(HostFacts {
             paths: vec![self.working_dir.to_string_lossy().into_owned()],
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -111,29 +121,30 @@ impl PluginCheck {
         let host = Host::new(options, clock(), log.clone(), host_yaml(), Gate::default());
         let calls = PluginHostCalls::new(&host.front);
         let own = own(&facts, &calls, &log).map_err(|thrown| machine(&thrown))?;
-        let of_loader = lines.clone();
+        let of_loader = output.clone();
+        let js = JsOptions {
+            listen: self.entry.listen_rule(),
+            listen_advice: format!("{}, or pass --listen", JsOptions::default().listen_advice),
+            ..self.js_options(&output, sources)
+        };
         let loader = Loader {
             bundled: bundled::plugins(),
-            source: Arc::new(JsSource::new(lines.js_options(sources))),
+            source: Arc::new(JsSource::new(js)),
             config_dir: self.config_dir.clone(),
             facts,
             calls,
-            log: Arc::new(move |_, line| of_loader.add(&of_loader.loading, line)),
+            log: Arc::new(move |_, line| of_loader.loading(line)),
             hidden: hidden.clone(),
         };
-        let entry = PluginConfig {
-            options: self.options.clone(),
-            base: Some(self.working_dir.clone()),
-            ..PluginConfig::named(&self.spec)
-        };
-        let loaded = loader.load(std::slice::from_ref(&entry), own).await;
-        let resolved = ostler_loader::resolve(&self.spec, &self.working_dir, &self.config_dir);
+        let loaded = loader.load(std::slice::from_ref(&self.entry.plugin), own).await;
+        let base = self.entry.plugin.base.as_deref().unwrap_or(&self.working_dir);
+        let resolved = ostler_loader::resolve(spec, base, &self.config_dir);
         let file = resolved.ok().map(|found| found.path);
         match &file {
             Some(file) => sources.add_module(file),
-            None => sources.add(&self.working_dir.join(&self.spec)),
+            None => sources.add(&base.join(spec)),
         }
-        let said = lines.loading.lock().clone();
+        let said = output.loaded();
         let row = loaded.plugins.first();
         let id = row.and_then(|row| row.id.clone());
         let source = file.as_deref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
@@ -166,15 +177,47 @@ impl PluginCheck {
             file,
             ..Checked::default()
         };
+        self.print_loaded(&checked, &output);
+        output.open();
         if row.is_some_and(|row| row.state == State::Applied) {
             host.build(loaded.registry).await;
             checked.said = open_and_close(&host, &loaded.modules).await;
+            for line in &checked.said {
+                output.line(&format!("announced: {}", one_line(line)));
+            }
         }
-        checked.tests = self.tests(checked.file.as_deref(), &lines, sources).await;
-        checked.log = std::mem::take(&mut *lines.log.lock());
-        checked.uncaught = std::mem::take(&mut *lines.uncaught.lock());
-        checked.loading = std::mem::take(&mut *lines.loading.lock());
+        checked.tests = self.tests(checked.file.as_deref(), &output, sources).await;
+        if let Some(summary) = checked.summary() {
+            output.line(&summary);
+        }
+        output.end(&mut checked);
         Ok(checked)
+    }
+
+    fn js_options(&self, output: &Output, sources: &Sources) -> JsOptions {
+        output.js_options(javascript(&self.javascript, JsOptions::default().log), sources)
+    }
+
+    /// Prints the plugin, its registrations and its problems.
+    fn print_loaded(&self, checked: &Checked, output: &Output) {
+        if let (Some(id), Some(file)) = (&checked.id, &checked.file) {
+            output.line(&format!("plugin {id} from {}", file.display()));
+        }
+        if let Some(place) = &self.entry.configured {
+            output.line(&format!("configured in {place}"));
+        }
+        for Registered { method, name, at } in &checked.registered {
+            let name = name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+            let at = at.as_ref().map(|at| format!(" ({at})")).unwrap_or_default();
+            output.line(&format!("registered: {method}{name}{at}"));
+        }
+        if checked.registered.is_empty() && checked.refused.is_empty() {
+            output.line("registered: nothing");
+        }
+        for Refused { line, at } in &checked.refused {
+            let at = at.as_ref().map(|at| format!(" ({at})")).unwrap_or_default();
+            output.line(&format!("refused: {line}{at}"));
+        }
     }
 
     /// What to do about a problem in a check; empty where the problem says it.
@@ -197,50 +240,25 @@ impl PluginCheck {
     }
 
     /// Runs the tests beside the plugin's file.
-    async fn tests(
-        &self,
-        file: Option<&Path>,
-        lines: &Lines,
-        sources: &Sources,
-    ) -> Vec<(PathBuf, Result<Vec<TestResult>, String>)> {
+    async fn tests(&self, file: Option<&Path>, output: &Output, sources: &Sources) -> Vec<(PathBuf, Tested)> {
         let mut ran = Vec::new();
         // All tests in the folder of a package belong to it; only those of its name belong to a bare file.
         for test in file.map(test_files).unwrap_or_default() {
-            let results =
-                run_tests(&test, lines.js_options(sources)).await.map_err(|thrown| thrown.for_log());
-            ran.push((test, results));
+            let name = test.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let js = JsOptions {
+                listen: self.entry.listen_rule_of_tests(),
+                listen_advice: "listen on 127.0.0.1, or pass --listen".to_owned(),
+                ..self.js_options(output, sources)
+            };
+            let (lines, file) = (output.clone(), name.clone());
+            let ended = Arc::new(move |test: &TestResult| lines.line(&test_line(&file, test)));
+            let tested = run_tests(&test, js, TestRun { ended, ..TestRun::default() }).await;
+            if let Some(problem) = &tested.problem {
+                output.line(&format!("test: {name} could not run: {}", problem.for_log()));
+            }
+            ran.push((test, tested));
         }
         ran
-    }
-}
-
-/// The log lines of a check, by their source.
-#[derive(Clone, Default)]
-struct Lines {
-    log: Arc<Mutex<Vec<String>>>,
-    uncaught: Arc<Mutex<Vec<String>>>,
-    loading: Arc<Mutex<Vec<String>>>,
-    hidden: Hidden,
-}
-
-impl Lines {
-    fn add(&self, to: &Mutex<Vec<String>>, line: &str) {
-        to.lock().push(self.hidden.hide(line).into_owned());
-    }
-
-    fn log(&self) -> Log {
-        let (lines, uncaught) = (self.clone(), self.clone());
-        Log::new(move |line| lines.add(&lines.log, line))
-            .with_uncaught(move |line| uncaught.add(&uncaught.uncaught, line))
-    }
-
-    fn js_options(&self, sources: &Sources) -> JsOptions {
-        let lines = self.clone();
-        let log = move |line: Line| {
-            let to = if line.level == Level::Uncaught { &lines.uncaught } else { &lines.log };
-            lines.add(to, &line.to_string());
-        };
-        JsOptions { log: Arc::new(log), read: sources.sink(), ..JsOptions::default() }
     }
 }
 
@@ -370,51 +388,22 @@ fn test_files(module: &Path) -> Vec<PathBuf> {
 impl Checked {
     /// Returns whether there are no problems, no uncaught errors and no failed tests.
     pub fn holds(&self) -> bool {
-        let tested = |results: &Result<Vec<TestResult>, String>| {
-            results.as_ref().is_ok_and(|results| results.iter().all(|test| test.outcome != Outcome::Failed))
+        let tested = |tested: &Tested| {
+            tested.problem.is_none() && tested.results.iter().all(|test| test.outcome != Outcome::Failed)
         };
         self.refused.is_empty()
             && self.uncaught.is_empty()
             && self.tests.iter().all(|(_, results)| tested(results))
     }
 
-    /// Returns the lines to print.
-    pub fn lines(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        if let (Some(id), Some(file)) = (&self.id, &self.file) {
-            lines.push(format!("plugin {id} from {}", file.display()));
-        }
-        for Registered { method, name, at } in &self.registered {
-            let name = name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
-            let at = at.as_ref().map(|at| format!(" ({at})")).unwrap_or_default();
-            lines.push(format!("registered: {method}{name}{at}"));
-        }
-        if self.registered.is_empty() && self.refused.is_empty() {
-            lines.push("registered: nothing".to_owned());
-        }
-        lines.extend(self.said.iter().map(|line| format!("announced: {}", one_line(line))));
-        lines.extend(self.log.iter().map(|line| format!("log: {line}")));
-        lines.extend(self.uncaught.iter().map(|line| format!("uncaught: {line}")));
-        for Refused { line, at } in &self.refused {
-            let at = at.as_ref().map(|at| format!(" ({at})")).unwrap_or_default();
-            lines.push(format!("refused: {line}{at}"));
-        }
-        for (file, results) in &self.tests {
-            let file = file.file_name().unwrap_or_default().to_string_lossy();
-            match results {
-                Ok(results) => lines.extend(results.iter().map(|test| test_line(&file, test))),
-                Err(why) => lines.push(format!("test: {file} could not run: {why}")),
-            }
-        }
-        let tests = || self.tests.iter().filter_map(|(_, results)| results.as_ref().ok()).flatten();
-        if !self.tests.is_empty() {
-            let count = |outcome| tests().filter(|test| test.outcome == outcome).count();
-            let (passed, failed, skipped) =
-                (count(Outcome::Passed), count(Outcome::Failed), count(Outcome::Skipped));
-            lines.push(format!("tests: {passed} passed, {failed} failed, {skipped} skipped"));
-        }
-        // What a plugin logs and throws can have several lines, with a stack.
-        lines.iter().flat_map(|line| tamed_lines(line)).collect()
+    /// Returns the number of tests by outcome, if there is a file of tests.
+    fn summary(&self) -> Option<String> {
+        let tests = || self.tests.iter().flat_map(|(_, tested)| &tested.results);
+        let count = |outcome| tests().filter(|test| test.outcome == outcome).count();
+        let (passed, failed, skipped) =
+            (count(Outcome::Passed), count(Outcome::Failed), count(Outcome::Skipped));
+        (!self.tests.is_empty())
+            .then(|| format!("tests: {passed} passed, {failed} failed, {skipped} skipped"))
     }
 }
 
