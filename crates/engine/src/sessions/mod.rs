@@ -31,6 +31,7 @@ mod detached_trees;
 mod directory_facts;
 mod drafts;
 mod emit_limit;
+mod emitted_values;
 mod ending;
 mod foreign_values;
 mod in_memory;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ostler_contract::points::{Emit, ResourceContent, Start, ToolsServerOptions, Worker, WorkerRequest};
 use ostler_contract::{Func, HostFunction, JsonObject, Thrown, Value};
 use ostler_protocol::RpcError;
+use ostler_protocol::actions::Class;
 use ostler_protocol::wire::actions::StateAction;
 use ostler_protocol::{actions, json};
 use tokio::sync::oneshot;
@@ -15,6 +16,7 @@ use super::backend::Backend;
 use super::bound_tools::SessionTools;
 use super::chat::Chat;
 use super::emit_limit::EmitLimit;
+use super::emitted_values;
 use super::mailbox::{ToSession, WorkerOpened};
 use super::queue::Mailbox;
 use crate::core::refusals::{NO_ACTION_TYPE, SESSION_ENDED, lacks_field};
@@ -203,13 +205,20 @@ fn ending(
     }
 }
 
-/// Rejects an action that is not in the protocol while the backend can still receive the exception.
+/// Rejects an action with what is not in the protocol while the backend can still receive the exception.
 fn known(action: &StateAction) -> Result<(), Thrown> {
-    let StateAction::Unknown(value) = action else { return Ok(()) };
-    let sentence = match value.get("type").and_then(Value::as_str) {
-        None => NO_ACTION_TYPE.to_owned(),
-        Some(name) if ostler_protocol::actions::action(name).is_some() => lacks_field(name, value),
-        Some(name) => format!("{name} is not an action of the protocol"),
+    let sentence = match (action, actions::row(action)) {
+        (StateAction::Unknown(value), row) => match (value.get("type").and_then(Value::as_str), row) {
+            (None, _) => NO_ACTION_TYPE.to_owned(),
+            (Some(name), Some(_)) => lacks_field(name, value),
+            (Some(name), None) => format!("{name} is not an action of the protocol"),
+        },
+        // The text of a turn has no other members, and there is much of it.
+        (_, Some(row)) if row.class == Class::Streamed => return Ok(()),
+        (_, row) => match emitted_values::foreign(action) {
+            Some(foreign) => format!("{}: {foreign}", row.map_or("action", |row| row.name)),
+            None => return Ok(()),
+        },
     };
     Err(Thrown { name: "TypeError".to_owned(), ..Thrown::new(sentence) })
 }
