@@ -20,6 +20,7 @@ const FILES: &[(&str, &str)] = &[
     ("README.md", include_str!("plugin_new/README.md")),
     (".gitignore", "node_modules\n"),
     ("types/node-assert-strict.d.ts", include_str!("plugin_new/types/node-assert-strict.d.ts")),
+    ("types/node-crypto.d.ts", include_str!("plugin_new/types/node-crypto.d.ts")),
     ("types/node-test.d.ts", include_str!("plugin_new/types/node-test.d.ts")),
     ("types/ostler-sdk.d.ts", include_str!("plugin_new/types/ostler-sdk.d.ts")),
 ];

@@ -1,4 +1,4 @@
-//! Checks the examples and the declarations of `@ostler/sdk` with TypeScript.
+//! Checks the examples, those of the documentation too, and the declarations of `@ostler/sdk` with TypeScript.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,8 @@ pub fn check(root: &Path) -> Result<(), String> {
     new_plugin(root, &sdk)
 }
 
-/// Type-checks the output of `ostler plugin new` as its author receives it: in a folder without installed packages.
+/// Type-checks the output of `ostler plugin new` as its author receives it, in a folder without installed packages, and the
+/// examples of the documentation there.
 fn new_plugin(root: &Path, sdk: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("a new plugin could not be written: {error}");
     let folder = tempfile::tempdir().map_err(failed)?;
@@ -27,6 +28,9 @@ fn new_plugin(root: &Path, sdk: &Path) -> Result<(), String> {
         }
     }
     std::fs::copy(sdk.join("index.d.ts"), types.join("ostler-sdk.d.ts")).map_err(failed)?;
+    for (name, text) in of_docs(root).map_err(failed)? {
+        std::fs::write(folder.path().join(name), text).map_err(failed)?;
+    }
     let compiler = sdk.join("node_modules/.bin/tsc");
     let status = Command::new(&compiler)
         .args(["--strict", "--project"])
@@ -35,8 +39,44 @@ fn new_plugin(root: &Path, sdk: &Path) -> Result<(), String> {
         .map_err(|error| format!("{} could not be run: {error}", compiler.display()))?;
     match status.success() {
         true => Ok(()),
-        false => Err("what `ostler plugin new` writes does not pass tsc --strict".to_owned()),
+        false => Err(
+            "what `ostler plugin new` writes, or an example of the documentation, does not pass tsc --strict"
+                .to_owned(),
+        ),
     }
+}
+
+/// Returns the TypeScript of the README and the pages in `docs/`: a file for each block, named by page and line.
+fn of_docs(root: &Path) -> std::io::Result<Vec<(String, String)>> {
+    let mut pages = vec![root.join("README.md")];
+    for entry in std::fs::read_dir(root.join("docs"))? {
+        pages.push(entry?.path());
+    }
+    let mut found = Vec::new();
+    for page in pages.iter().filter(|page| page.extension().is_some_and(|end| end == "md")) {
+        let name = page.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let blocks = blocks(&std::fs::read_to_string(page)?);
+        found.extend(blocks.into_iter().map(|(line, text)| (format!("{name}-{line}.ts"), text)));
+    }
+    Ok(found)
+}
+
+/// Returns the blocks of TypeScript in a page, with the lines at which they begin. Each is a module.
+fn blocks(page: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut block: Option<(usize, String)> = None;
+    for (at, line) in page.lines().enumerate() {
+        match &mut block {
+            None if matches!(line.trim(), "```ts" | "```typescript") => block = Some((at + 2, String::new())),
+            None => {}
+            Some(_) if line.trim() == "```" => found.extend(block.take()),
+            Some((_, text)) => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    found
 }
 
 fn npm(folder: &Path, arguments: &[&str]) -> Result<(), String> {
@@ -46,5 +86,22 @@ fn npm(folder: &Path, arguments: &[&str]) -> Result<(), String> {
     match status.success() {
         true => Ok(()),
         false => Err(format!("npm {} in {} failed", arguments[0], folder.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_of_the_documentation_are_found() {
+        let page = "a\n```ts\nlet a = 1;\n\nlet b;\n```\n```sh\nls\n```\n- x\n  ```ts\n  let c;\n  ```\n";
+        let expected = [(3, "let a = 1;\n\nlet b;\n"), (12, "  let c;\n")];
+        assert_eq!(blocks(page), expected.map(|(line, text)| (line, text.to_owned())));
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let names: Vec<String> = of_docs(&root).unwrap().into_iter().map(|(name, _)| name).collect();
+        for page in ["README", "plugins", "webhooks"] {
+            assert!(names.iter().any(|name| name.starts_with(&format!("{page}-"))), "{page}: {names:?}");
+        }
     }
 }

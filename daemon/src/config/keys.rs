@@ -430,11 +430,11 @@ pub struct PluginEntry {
     /// `false` disables the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Grants of the plugin's own connection, such as `bot:get`.
+    /// List of grants of the plugin's own connection, such as `["bot:get"]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<Vec<String>>,
-    /// Where a JavaScript plugin may open listeners: `<host>:<port>`, with port 0 for every port, or the path of a
-    /// socket. Default: nowhere.
+    /// List of places where a JavaScript plugin may open listeners, such as `["127.0.0.1:8080"]`: `<host>:<port>`, with
+    /// port 0 for every port, or the path of a socket. Default: nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen: Option<Vec<String>>,
 }

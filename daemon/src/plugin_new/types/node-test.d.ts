@@ -14,7 +14,12 @@ export interface TestContext {
     assert: Record<string, (...values: any[]) => any>;
     /** Calls a function until it does not throw; fails after `timeout` milliseconds (1000). */
     waitFor<T>(condition: () => T | Promise<T>, options?: { interval?: number; timeout?: number }): Promise<T>;
+    before(run: () => void | Promise<void>): void;
     after(run: () => void | Promise<void>): void;
+    beforeEach(run: (context: TestContext) => void | Promise<void>): void;
+    afterEach(run: (context: TestContext) => void | Promise<void>): void;
+    signal: AbortSignal;
+    fullName: string;
     /** What this test replaces; it is restored when the test ends. */
     mock: MockTracker;
 }
@@ -23,10 +28,11 @@ export interface TestOptions {
     skip?: boolean | string;
     todo?: boolean | string;
     only?: boolean;
+    /** Milliseconds. `ostler plugin check` gives a test without a limit 30,000; `Infinity` is none. */
     timeout?: number;
 }
 
-type TestFunction = (context: TestContext) => void | Promise<void>;
+type TestFunction = (context: TestContext, done: (error?: unknown) => void) => void | Promise<void>;
 type Hook = (run: () => void | Promise<void>) => void;
 
 interface Declare<F> {
