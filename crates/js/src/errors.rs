@@ -27,7 +27,7 @@ pub(crate) fn thrown(state: &State, value: &Value<'_>) -> Thrown {
     };
     let name = member(object, "name").filter(|name| !name.is_empty()).unwrap_or_else(|| "Error".to_owned());
     let message = member(object, "message").unwrap_or_default();
-    let stack = stack(object);
+    let stack = stack(state, object);
     if name == "InternalError" {
         let limit = match message.as_str() {
             "interrupted" => state.watch.interrupted().map(|why| state.shared.overran(why)),
@@ -52,16 +52,16 @@ fn member(object: &Object<'_>, name: &str) -> Option<String> {
     text(&value)
 }
 
-/// Returns the stack frames of an error, without its message.
-fn frames(error: &Object<'_>) -> String {
+/// Returns the stack frames of an error, without its message, at their places in the sources.
+fn frames(state: &State, error: &Object<'_>) -> String {
     let stack = member(error, "stack").unwrap_or_default();
     let frames: Vec<&str> = stack.lines().skip_while(|line| !line.starts_with("    at ")).collect();
-    frames.join("\n")
+    state.modules.source_maps.apply(state, &frames.join("\n"))
 }
 
 /// Returns the stack of an error, followed by its causes.
-fn stack(error: &Object<'_>) -> Option<String> {
-    let mut told = frames(error);
+fn stack(state: &State, error: &Object<'_>) -> Option<String> {
+    let mut told = frames(state, error);
     let mut cause = error.get::<_, Value>("cause").ok();
     for _ in 0..CAUSES {
         let Some(object) = cause.as_ref().and_then(Value::as_object).filter(|object| is_error(object)) else {
@@ -71,7 +71,7 @@ fn stack(error: &Object<'_>) -> Option<String> {
             "caused by {}: {}\n{}",
             member(object, "name").unwrap_or_default(),
             member(object, "message").unwrap_or_default(),
-            frames(object)
+            frames(state, object)
         );
         told = format!("{told}\n{line}");
         cause = object.get::<_, Value>("cause").ok();

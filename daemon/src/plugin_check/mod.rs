@@ -353,8 +353,14 @@ fn thrown_at(problem: &str, said: &[String], file: Option<&Path>) -> Option<Stri
         .iter()
         .filter_map(|line| line.split_once('\n'))
         .find(|(first, _)| first.split_once(": ").is_some_and(|(_, message)| problem.ends_with(message)))?;
-    let frame = stack.lines().find(|frame| frame.contains(&folder))?;
-    Some(frame.split_once(&folder)?.1.trim_end_matches(')').to_owned())
+    if let Some(frame) = stack.lines().find(|frame| frame.contains(&folder)) {
+        return Some(frame.split_once(&folder)?.1.trim_end_matches(')').to_owned());
+    }
+    // The sources of a built plugin are elsewhere.
+    let places = stack.lines().filter_map(|frame| frame.trim().strip_prefix("at "));
+    let places = places.map(|place| place.rsplit_once(" (").map_or(place, |(_, place)| place));
+    let place = places.into_iter().find(|place| place.starts_with('/'))?;
+    Some(place.trim_end_matches(')').to_owned())
 }
 
 /// Returns the call that registered the name in a problem.

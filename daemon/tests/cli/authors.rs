@@ -459,3 +459,30 @@ fn tests_of_a_plugin_listen_on_loopback_and_nowhere_else() {
     let allowed = run(&["--listen", "0.0.0.0:0"]);
     assert_eq!(allowed.code, Some(0), "{allowed:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_of_a_built_plugin_names_its_source() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |file: &str, text: &str| {
+        let path = dir.path().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    // All of the first line is line 7, column 5 of the source.
+    let map = json!({ "version": 3, "sources": ["../src/plugin.ts"], "names": [], "mappings": "AAMI" });
+    write("dist/index.mjs.map", &map.to_string());
+    let built = |text: &str| format!("{text}\n//# sourceMappingURL=index.mjs.map");
+    write("dist/index.mjs", &built("export function apply(){const a=()=>{throw new Error('no')};a()}"));
+    write(
+        "dist/index.test.mjs",
+        &built("import{test}from'node:test';test('breaks',()=>{throw new Error('no')})"),
+    );
+    let checked = check(dir.path(), "./dist", json!({})).await;
+    let source = format!("{}/src/plugin.ts:7:5", dir.path().canonicalize().unwrap().display());
+    assert_eq!(checked.refused[0].at, Some(source), "{:?}", checked.loading);
+    assert!(
+        checked.lines.iter().any(|line| line.ends_with("breaks: Error: no (plugin.ts:7:5)")),
+        "{:?}",
+        checked.lines
+    );
+}

@@ -8,6 +8,7 @@ mod links;
 mod load;
 mod names;
 mod resolve;
+mod source_maps;
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -27,6 +28,7 @@ pub(crate) struct Modules {
     namespaces: RefCell<HashMap<String, Persistent<Object<'static>>>>,
     pub(crate) resolvers: resolve::Resolvers,
     pub(crate) kinds: kind::Kinds,
+    pub(crate) source_maps: source_maps::SourceMaps,
     /// The full names of the first declared modules of files.
     files: RefCell<BTreeSet<String>>,
 }
@@ -46,6 +48,7 @@ impl Modules {
     pub(crate) fn clear(&self) {
         let namespaces = self.namespaces.take();
         drop(namespaces);
+        self.source_maps.clear();
     }
 }
 

@@ -1,5 +1,6 @@
 // `util.inspect` and `util.format`: what a value looks like to a person.
 
+import loader from 'native/globals';
 import native from 'native/process';
 import * as kinds from 'internal/kinds';
 import { colors as palette, styles } from 'internal/styles';
@@ -336,7 +337,7 @@ class Inspector {
 
   error(value, level) {
     const head = `${value.name ?? 'Error'}${value.message ? `: ${value.message}` : ''}`;
-    const stack = typeof value.stack === 'string' ? value.stack.trimEnd() : '';
+    const stack = typeof value.stack === 'string' ? loader.mapped(value.stack.trimEnd()) : '';
     const whole = stack === '' ? `[${head}]` : stack.includes(head) ? stack : `${head}\n${stack}`;
     return level === 0 ? whole : whole.replaceAll('\n', `\n${'  '.repeat(level)}`);
   }

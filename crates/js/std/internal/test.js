@@ -1,5 +1,6 @@
 // The tests of a module, one after the other in the order they were written: what stands behind `node:test`.
 
+import native from 'native/globals';
 import { AbortController } from 'internal/event-target';
 import { MockTracker } from 'internal/mock-functions';
 import { checkFunction, checkObject, coded, outOfRange, wrongType } from 'internal/errors';
@@ -310,7 +311,8 @@ async function runTest(suite, name, options, fn) {
 
 function told(error) {
   if (!(error instanceof Error)) return { why: `${String(error)} was thrown, which is not an Error` };
-  const frame = (error.stack ?? '')
+  const frame = native
+    .mapped(`${error.stack ?? ''}`)
     .split('\n')
     .find((line) => line.includes('/') && !line.includes('ostler:') && !line.includes('node:'));
   return { why: `${error.name}: ${error.message}`, at: frame?.trim().replace(/^at /, '') };

@@ -1,8 +1,9 @@
 import { URL } from 'internal/url';
 import { Module, createRequire as requireOf } from 'internal/commonjs';
 import { absent } from 'internal/absent';
-import { wrongValue } from 'internal/errors';
+import { wrongType, wrongValue } from 'internal/errors';
 import { fileURLToPath } from 'node:url';
+import loader from 'native/globals';
 import native from 'native/modules';
 
 export { Module };
@@ -36,6 +37,8 @@ export function findPackageJSON() {
 export const register = undefined;
 export const registerHooks = undefined;
 export const stripTypeScriptTypes = undefined;
+// Maps are applied to stacks where these are shown.
+export const findSourceMap = undefined;
 
 // Nothing is stored between two starts.
 export const constants = {
@@ -44,9 +47,14 @@ export const constants = {
 export const enableCompileCache = () => ({ status: constants.compileCacheStatus.DISABLED });
 export const flushCompileCache = () => {};
 export const getCompileCacheDir = () => undefined;
-export const findSourceMap = () => undefined;
-export const getSourceMapsSupport = () => ({ enabled: false, nodeModules: false, generatedCode: false });
-export const setSourceMapsSupport = () => {};
+export const getSourceMapsSupport = () => {
+  const enabled = loader.hasSourceMaps();
+  return { enabled, nodeModules: enabled, generatedCode: false };
+};
+export function setSourceMapsSupport(enabled) {
+  if (typeof enabled !== 'boolean') throw wrongType('enabled', 'of type boolean', enabled);
+  loader.setSourceMaps(enabled);
+}
 export const syncBuiltinESMExports = () => {};
 export const SourceMap = absent('module.SourceMap', 'use the package source-map');
 export const runMain = absent('module.runMain', 'import the file instead');

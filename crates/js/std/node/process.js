@@ -198,7 +198,10 @@ const process = Object.assign(Object.create(EventEmitter.prototype), {
     if (captures) process.prependListener('uncaughtException', captures);
   },
   hasUncaughtExceptionCaptureCallback: () => captures !== undefined,
-  setSourceMapsEnabled() {},
+  setSourceMapsEnabled(enabled) {
+    if (typeof enabled !== 'boolean') throw wrongType('val', 'of type boolean', enabled);
+    loader.setSourceMaps(enabled);
+  },
   // A plugin ends with its configuration, whatever is open.
   ref() {},
   unref() {},

@@ -16,6 +16,7 @@ mod modules;
 mod node;
 mod recorded;
 mod sdk;
+mod source_maps;
 mod stores;
 mod surface;
 mod testing;
