@@ -2383,6 +2383,8 @@ export function memoryRecords(): {
 export interface MemoryCollection {
     /** One record, or nothing. */
     get(id: string): Promise<JsonObject | undefined>;
+    /** The ids of all records. */
+    ids(): Promise<string[]>;
     /** All records. */
     list(): Promise<JsonObject[]>;
     /** The records whose top-level fields equal each field of `match`. */

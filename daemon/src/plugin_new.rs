@@ -3,13 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ostler_contract::Slug;
 use ostler_contract::id::SLUG_RULE;
+use ostler_contract::{Slug, Value};
 
 use crate::exit::Exit;
 
 /// The placeholder of the plugin's name.
 const NAME: &str = "PLUGIN_NAME";
+
+/// The manifest of `@ostler/sdk`.
+const SDK_MANIFEST: &str = include_str!("plugin_new/sdk/package.json");
 
 /// The files to write.
 const FILES: &[(&str, &str)] = &[
@@ -22,8 +25,23 @@ const FILES: &[(&str, &str)] = &[
     ("types/node-assert-strict.d.ts", include_str!("plugin_new/types/node-assert-strict.d.ts")),
     ("types/node-crypto.d.ts", include_str!("plugin_new/types/node-crypto.d.ts")),
     ("types/node-test.d.ts", include_str!("plugin_new/types/node-test.d.ts")),
-    ("types/ostler-sdk.d.ts", include_str!("plugin_new/types/ostler-sdk.d.ts")),
+    ("sdk/index.d.ts", include_str!("plugin_new/sdk/index.d.ts")),
+    ("sdk/index.js", include_str!("plugin_new/sdk/index.js")),
+    ("sdk/memory-records.js", include_str!("plugin_new/sdk/memory-records.js")),
+    ("sdk/rpc-error.js", include_str!("plugin_new/sdk/rpc-error.js")),
+    ("sdk/testing.d.ts", include_str!("plugin_new/sdk/testing.d.ts")),
+    ("sdk/testing.js", include_str!("plugin_new/sdk/testing.js")),
 ];
+
+/// Returns the manifest of the SDK without what only checks it: npm would install that for a package in a folder.
+fn sdk_manifest() -> String {
+    let mut manifest: Value = serde_json::from_str(SDK_MANIFEST).unwrap_or_default();
+    if let Some(manifest) = manifest.as_object_mut() {
+        manifest.remove("devDependencies");
+        manifest.remove("scripts");
+    }
+    format!("{manifest:#}\n")
+}
 
 /// Writes a new plugin into a folder of its name under `parent`; returns the folder.
 ///
@@ -43,11 +61,13 @@ pub fn plugin_new(name: &str, parent: &Path) -> Result<PathBuf, Exit> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed(&folder, error)),
     }
-    for (file, text) in FILES {
+    let sdk = ("sdk/package.json", sdk_manifest());
+    let files = FILES.iter().map(|(file, text)| (*file, text.replace(NAME, name)));
+    for (file, text) in files.chain([sdk]) {
         let path = folder.join(file);
         let within = path.parent().unwrap_or(&folder);
         fs::create_dir_all(within).map_err(|error| failed(within, error))?;
-        fs::write(&path, text.replace(NAME, name)).map_err(|error| failed(&path, error))?;
+        fs::write(&path, text).map_err(|error| failed(&path, error))?;
     }
     Ok(folder)
 }

@@ -11,7 +11,29 @@ pub fn check(root: &Path) -> Result<(), String> {
     let sdk = root.join("sdk");
     npm(&sdk, &["ci", "--no-audit", "--no-fund", "--silent"])?;
     npm(&sdk, &["run", "--silent", "check"])?;
-    new_plugin(root, &sdk)
+    new_plugin(root, &sdk)?;
+    package(&sdk)
+}
+
+/// Runs the tests of the SDK in Node as its users have it: from its package, installed in another folder.
+fn package(sdk: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("the package of the SDK could not be tried: {error}");
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let into = folder.path().to_string_lossy().into_owned();
+    npm(sdk, &["pack", "--silent", "--pack-destination", &into])?;
+    let packed = std::fs::read_dir(folder.path()).map_err(failed)?.flatten().map(|file| file.file_name());
+    let archive = packed.map(|name| format!("./{}", name.to_string_lossy())).next().unwrap_or_default();
+    std::fs::write(folder.path().join("package.json"), r#"{ "private": true, "type": "module" }"#)
+        .map_err(failed)?;
+    npm(folder.path(), &["install", "--offline", "--no-audit", "--no-fund", "--silent", &archive])?;
+    for file in std::fs::read_dir(sdk.join("tests")).map_err(failed)?.flatten() {
+        std::fs::copy(file.path(), folder.path().join(file.file_name())).map_err(failed)?;
+    }
+    let status = Command::new("node").arg("--test").current_dir(folder.path()).status().map_err(failed)?;
+    match status.success() {
+        true => Ok(()),
+        false => Err("the tests of the SDK fail in Node".to_owned()),
+    }
 }
 
 /// Type-checks the output of `ostler plugin new` as its author receives it, in a folder without installed packages, and the
@@ -20,14 +42,13 @@ fn new_plugin(root: &Path, sdk: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("a new plugin could not be written: {error}");
     let folder = tempfile::tempdir().map_err(failed)?;
     let template = root.join("daemon/src/plugin_new");
-    let types = folder.path().join("types");
-    std::fs::create_dir(&types).map_err(failed)?;
-    for (from, to) in [(template.clone(), folder.path()), (template.join("types"), types.as_path())] {
+    for name in ["", "types", "sdk"] {
+        let (from, to) = (template.join(name), folder.path().join(name));
+        std::fs::create_dir_all(&to).map_err(failed)?;
         for file in std::fs::read_dir(from).map_err(failed)?.flatten().filter(|file| file.path().is_file()) {
             std::fs::copy(file.path(), to.join(file.file_name())).map_err(failed)?;
         }
     }
-    std::fs::copy(sdk.join("index.d.ts"), types.join("ostler-sdk.d.ts")).map_err(failed)?;
     for (name, text) in of_docs(root).map_err(failed)? {
         std::fs::write(folder.path().join(name), text).map_err(failed)?;
     }

@@ -1,22 +1,20 @@
 import assert from 'node:assert/strict';
-import { mock, test } from 'node:test';
-import type { PluginHost, Tool, ToolContext } from '@ostler/sdk';
-import { apply, defaults } from './index.ts';
-
-/** The tools the plugin registers, by name. */
-function toolsOf(options: { greeting: string }): Map<string, Tool> {
-    const tools = new Map<string, Tool>();
-    const host = { registerTool: (tool: Tool) => tools.set(tool.definition.name, tool), on: mock.fn() };
-    apply(host as unknown as PluginHost, options);
-    return tools;
-}
+import { test } from 'node:test';
+import { createTestHost } from '@ostler/sdk/testing';
+import * as plugin from './index.ts';
 
 test('greets by name', async () => {
-    const greet = toolsOf(defaults).get('greet');
-    assert.equal(await greet?.run({ name: 'Ada' }, {} as ToolContext), 'Hello, Ada!');
+    const host = await createTestHost(plugin);
+    assert.equal(await host.runTool('greet', { name: 'Ada' }), 'Hello, Ada!');
 });
 
 test('uses the configured greeting', async () => {
-    const greet = toolsOf({ greeting: 'Welcome' }).get('greet');
-    assert.equal(await greet?.run({ name: 'Ada' }, {} as ToolContext), 'Welcome, Ada!');
+    const host = await createTestHost(plugin, { options: { greeting: 'Welcome' } });
+    assert.equal(await host.runTool('greet', { name: 'Ada' }), 'Welcome, Ada!');
+});
+
+test('logs the end of a turn', async () => {
+    const host = await createTestHost(plugin);
+    await host.raise({ type: 'turn_end', session: 'echo:/1', chat: 'ahp-chat:/1', turn: 't', status: 'complete' });
+    assert.deepEqual(host.logs, ['turn t ended: complete']);
 });

@@ -47,7 +47,8 @@ async fn a_new_plugin_works_at_once() {
     registered: on (index.ts:22)
     test passed: index.test.ts: greets by name
     test passed: index.test.ts: uses the configured greeting
-    tests: 2 passed, 0 failed, 0 skipped
+    test passed: index.test.ts: logs the end of a turn
+    tests: 3 passed, 0 failed, 0 skipped
     "#);
     for (name, why) in [
         ("Greeter", "invalid plugin name Greeter: "),
@@ -58,7 +59,7 @@ async fn a_new_plugin_works_at_once() {
         let refused = plugin_new(name, dir.path()).unwrap_err();
         assert!(matches!(&refused, Exit::Usage(said) if said.contains(why)), "{refused}");
     }
-    for file in ["package.json", "tsconfig.json"] {
+    for file in ["package.json", "tsconfig.json", "sdk/package.json"] {
         let text = std::fs::read_to_string(folder.join(file)).unwrap();
         assert!(serde_json::from_str::<Value>(&text).is_ok() && !text.contains("PLUGIN_NAME"), "{text}");
     }
@@ -170,7 +171,7 @@ fn the_command_line_writes_a_plugin_and_checks_it() {
     let checked = folder.run(&["plugin", "check", "./greeter", "--option", "greeting=Welcome"]);
     assert_eq!(checked.code, Some(0), "{checked:?}");
     assert!(checked.out.contains("registered: registerTool greet (index.ts:"), "{}", checked.out);
-    assert!(checked.out.ends_with("tests: 2 passed, 0 failed, 0 skipped\n"), "{}", checked.out);
+    assert!(checked.out.ends_with("tests: 3 passed, 0 failed, 0 skipped\n"), "{}", checked.out);
 
     let unfit = folder.run(&["plugin", "check", "./greeter", "--option", "greeting=5", "--json"]);
     assert_eq!(unfit.code, Some(1), "{unfit:?}");

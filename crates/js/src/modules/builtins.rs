@@ -9,6 +9,9 @@ use rquickjs::{Ctx, Object, Result};
 /// The prefix of internal module names, which plugins cannot import.
 pub(super) const PREFIX: &str = "ostler:";
 
+/// The module of the SDK with the test host for plugins.
+const SDK_TESTING: &str = "@ostler/sdk/testing";
+
 /// The source of a built-in module.
 pub(super) enum Source {
     /// JavaScript of `std/`.
@@ -90,7 +93,7 @@ const INTERNAL: &[(&str, &str)] = scripts!("internal":
 );
 
 const SDK_FILES: &[(&str, &str)] =
-    scripts!("sdk": "index" "memory-records" "policies" "rpc-error" "tool-servers");
+    scripts!("sdk": "index" "memory-records" "policies" "rpc-error" "testing" "tool-servers");
 
 const NATIVE: &[(&str, for<'js> fn(&Ctx<'js>) -> Result<Object<'js>>)] = &[
     ("callees", crate::callees::native),
@@ -154,6 +157,9 @@ pub(super) fn find(name: &str) -> Option<Source> {
     if name == SDK {
         return script(SDK_FILES, "index");
     }
+    if name == SDK_TESTING {
+        return script(SDK_FILES, "testing");
+    }
     let (folder, name) = name.strip_prefix(PREFIX)?.split_once('/')?;
     match folder {
         "internal" => script(INTERNAL, name),
@@ -170,10 +176,10 @@ fn script(table: &[(&str, &'static str)], name: &str) -> Option<Source> {
 /// Resolves a built-in module for an import in `base`. Every module can import the SDK; only built-in modules can
 /// import internal ones.
 pub(super) fn own(base: &str, specifier: &str) -> Option<String> {
-    if specifier == SDK {
-        return Some(SDK.to_owned());
+    if specifier == SDK || specifier == SDK_TESTING {
+        return Some(specifier.to_owned());
     }
-    let inside = base == SDK || base.starts_with(PREFIX) || base.starts_with("node:");
+    let inside = base == SDK || base == SDK_TESTING || base.starts_with(PREFIX) || base.starts_with("node:");
     if specifier.starts_with(PREFIX) && base.starts_with("ostler:now/") {
         return Some(specifier.to_owned());
     }

@@ -233,3 +233,32 @@ async fn whatever_is_posted_to_tools_is_answered() {
     .await;
     assert_eq!(said, json!([200, 400]), "{said}");
 }
+
+/// The file that `cargo xtask examples` runs in Node.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_test_host_is_the_same_as_in_node() {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/tests/testing.test.mjs");
+    let ran = ostler_js::run_tests(&file, Default::default(), Default::default()).await;
+    assert_eq!(ran.problem, None);
+    assert!(ran.results.len() > 1);
+    for test in ran.results {
+        assert_eq!(test.why, None, "{}: {:?}", test.name, test.at);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_in_memory_take_the_ids_that_the_daemon_takes() {
+    let names = ["a", "a-1", "z9-", "", "-a", "1a", "A", "ä", "a_b", "a.b", "a b", "a\n", "a\u{0}"];
+    let names: Vec<String> =
+        names.map(str::to_owned).into_iter().chain([40, 41].map(|many| "a".repeat(many))).collect();
+    let taken = run(
+        "import { memoryRecords } from '@ostler/sdk';",
+        &format!(
+            "const taken = [];\nfor (const name of {}) taken.push(await memoryRecords().collection(name).then(() => true, () => false));\nreturn taken;",
+            json!(names)
+        ),
+    )
+    .await;
+    let expected: Vec<bool> = names.iter().map(|name| Slug::parse(name).is_some()).collect();
+    assert_eq!(taken, json!(expected));
+}

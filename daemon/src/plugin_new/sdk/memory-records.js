@@ -1,0 +1,1 @@
+../../../../sdk/memory-records.js

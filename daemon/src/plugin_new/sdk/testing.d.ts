@@ -1,0 +1,1 @@
+../../../../sdk/testing.d.ts
