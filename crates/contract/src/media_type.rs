@@ -44,6 +44,8 @@ pub fn media_type(declared: Option<&str>, name: &str, content: Content<'_>) -> O
     let by_name = by_name(name);
     match (is_text, by_name) {
         (Some(true), Some(of)) if is_media(of) => Some(TEXT.to_owned()),
+        // The extension of some films is also that of sources.
+        (None, Some(of)) if of.starts_with("video/") => declared.map(str::to_owned),
         (_, Some(of)) => Some(of.to_owned()),
         (Some(true), None) => Some(TEXT.to_owned()),
         (Some(false), None) => Some(BYTES.to_owned()),
@@ -100,6 +102,7 @@ mod tests {
             // The extension is also that of films.
             (None, "a.ts", Content::Base64(&text), Some("text/plain")),
             (None, "a.ts", Content::Text, Some("text/plain")),
+            (None, "a.ts", Content::Unknown, None),
             (None, "a.json", Content::Text, Some("application/json")),
             (None, "attachment", Content::Base64(&text), Some("text/plain")),
             (None, "attachment", Content::Base64(&bytes), Some("application/octet-stream")),
