@@ -10,7 +10,6 @@ use ostler_protocol::wire::state::{
     AutomationEntry, AutomationRunSummary, AutomationTrigger, SessionSummary,
 };
 use ostler_protocol::{names, uri};
-use ostler_telemetry::printable::one_line;
 use serde::Deserialize as _;
 
 use super::ask;
