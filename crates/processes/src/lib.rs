@@ -7,6 +7,7 @@ mod below;
 mod child;
 mod memory;
 mod scope;
+pub mod shared_work;
 #[cfg_attr(not(target_os = "linux"), path = "unsupervised.rs")]
 pub mod supervisor;
 mod table;

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::shared_work::SharedWork;
+use ostler_processes::shared_work::SharedWork;
 
 /// Requests of one kind. Those that wait at the same time are one batch; a request that is no longer waited for is in none.
 pub(crate) struct Batches<I, O> {

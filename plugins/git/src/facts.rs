@@ -10,9 +10,9 @@ use crate::changes::{TRUNCATED, file_uri};
 use crate::program::{Failure, Git};
 use crate::refs_watch;
 use crate::repository::Repository;
-use crate::shared_work::SharedByKey;
 use crate::status::Branch;
 use crate::tree::Trees;
+use ostler_processes::shared_work::SharedByKey;
 
 /// The key of a branch's configuration that names the branch it was created from.
 pub(crate) const BASE: &str = "ostler-base";

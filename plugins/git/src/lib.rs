@@ -24,7 +24,6 @@ mod repository;
 mod restore;
 mod selected;
 mod session_trees;
-mod shared_work;
 mod snapshots;
 mod staging;
 mod status;

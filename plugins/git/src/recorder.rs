@@ -12,9 +12,9 @@ use crate::batches::Batches;
 use crate::program::{Failure, Git};
 use crate::raw_diff;
 use crate::selected::{Known, select};
-use crate::shared_work::SharedWork;
 use crate::snapshots::{Changing, base, gone, missed, of_turn, remove, update, write};
 use crate::tree::Tree;
+use ostler_processes::shared_work::SharedWork;
 
 /// How many names of refs are arguments of one call.
 pub(crate) const NAMES: usize = 200;

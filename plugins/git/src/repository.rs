@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use crate::program::{Failure, Git};
-use crate::shared_work::SharedByKey;
+use ostler_processes::shared_work::SharedByKey;
 
 /// The searches for the repositories of directories.
 static SEARCHES: LazyLock<SharedByKey<PathBuf, Result<Option<Repository>, Failure>>> =

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use crate::guard::Guard;
 use crate::program::{Failure, Git};
 use crate::repository::Repository;
-use crate::shared_work::SharedWork;
 use crate::status::{Branch, Row, Status};
 use crate::tree_watch::{ChangedPaths, Watch};
+use ostler_processes::shared_work::SharedWork;
 
 /// A tree whose status takes longer than this is watched.
 const SLOW: Duration = Duration::from_millis(120);

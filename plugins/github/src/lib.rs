@@ -18,7 +18,6 @@ mod github;
 mod gitlab;
 mod program;
 mod remote;
-mod shared_work;
 mod site;
 
 use std::collections::HashMap;

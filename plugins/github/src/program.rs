@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::sync::Semaphore;
 
-use crate::shared_work::SharedByKey;
+use ostler_processes::shared_work::SharedByKey;
 
 /// How long a call may take.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Work that equal requests share.
+//! Work that equal requests share: one run of a program answers all that ask for it at the same time.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 /// Work that runs once at a time. Requests that wait at the same time get the result of one run, which begins after all of
 /// them. Work that no request waits for any more is dropped, whether it waits or runs.
-pub(crate) struct SharedWork<T: Clone>(Arc<State<T>>);
+pub struct SharedWork<T: Clone>(Arc<State<T>>);
 
 type Run<T> = Shared<BoxFuture<'static, T>>;
 
@@ -28,7 +28,7 @@ impl<T: Clone> Default for SharedWork<T> {
 
 impl<T: Clone + Send + Sync + 'static> SharedWork<T> {
     /// Returns the result of a run that begins after this call. `work` has to be equal for all requests.
-    pub(crate) fn run<F>(&self, work: impl FnOnce() -> F + Send + 'static) -> Run<T>
+    pub fn run<F>(&self, work: impl FnOnce() -> F + Send + 'static) -> Run<T>
     where
         F: Future<Output = T> + Send + 'static,
     {
@@ -36,7 +36,7 @@ impl<T: Clone + Send + Sync + 'static> SharedWork<T> {
     }
 
     /// As [`SharedWork::run`]. `joins` is called for each request; none is while `work` is called.
-    pub(crate) fn join<F>(&self, joins: impl FnOnce(), work: impl FnOnce() -> F + Send + 'static) -> Run<T>
+    pub fn join<F>(&self, joins: impl FnOnce(), work: impl FnOnce() -> F + Send + 'static) -> Run<T>
     where
         F: Future<Output = T> + Send + 'static,
     {
@@ -63,7 +63,7 @@ impl<T: Clone + Send + Sync + 'static> SharedWork<T> {
 }
 
 /// [`SharedWork`] by what it is about. A key is remembered as long as a request for it waits.
-pub(crate) struct SharedByKey<K, T: Clone>(Mutex<HashMap<K, OfKey<T>>>);
+pub struct SharedByKey<K, T: Clone>(Mutex<HashMap<K, OfKey<T>>>);
 
 struct OfKey<T: Clone> {
     work: SharedWork<T>,
@@ -95,7 +95,7 @@ impl<K, T: Clone> Default for SharedByKey<K, T> {
 
 impl<K: Clone + Eq + Hash, T: Clone + Send + Sync + 'static> SharedByKey<K, T> {
     /// Returns the result of a run for this key that begins after this call.
-    pub(crate) async fn run<F>(&self, key: K, work: impl FnOnce() -> F + Send + 'static) -> T
+    pub async fn run<F>(&self, key: K, work: impl FnOnce() -> F + Send + 'static) -> T
     where
         F: Future<Output = T> + Send + 'static,
     {

@@ -1,1 +1,0 @@
-../../git/src/shared_work.rs
