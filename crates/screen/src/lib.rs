@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod keyboard;
 mod modes;
 
 use avt::parser::Function;
@@ -115,7 +116,9 @@ impl Model {
         self.sequences.dump(&mut dump);
         // Last, because it ends as the output ends, perhaps within a sequence.
         let is_alternate = self.terminal.active_screen_kind() == ScreenKind::Alternate;
-        dump.push_str(&common(&self.terminal.dump(), is_alternate));
+        let mut of_alternate = String::new();
+        self.sequences.dump_alternate(&mut of_alternate);
+        dump.push_str(&common(&self.terminal.dump(), is_alternate, &of_alternate));
         dump
     }
 }
@@ -147,7 +150,8 @@ fn wrapped_past(text: &str, cols: usize, rows: usize) -> Option<(&str, &str)> {
 }
 
 /// Writes sequences that only some terminals know as those that every terminal knows.
-fn common(dump: &str, is_alternate: bool) -> String {
+/// `of_alternate` are sequences for the alternate screen.
+fn common(dump: &str, is_alternate: bool, of_alternate: &str) -> String {
     let mut common = String::with_capacity(dump.len());
     let mut parts = dump.split(CONTROL);
     common.push_str(parts.next().unwrap_or_default());
@@ -186,11 +190,11 @@ fn common(dump: &str, is_alternate: bool) -> String {
             }
         }
     }
-    match common.rfind(ENTER).filter(|_| is_alternate) {
-        Some(at) if saves_the_same(&common[..at]) => {
+    if let Some(at) = common.rfind(ENTER).filter(|_| is_alternate) {
+        common.insert_str(at + ENTER.len(), of_alternate);
+        if saves_the_same(&common[..at]) {
             common.replace_range(at..at + ENTER.len(), SAVE_AND_ENTER);
         }
-        _ => {}
     }
     common
 }
@@ -337,6 +341,34 @@ mod tests {
     }
 
     #[test]
+    fn each_screen_has_its_encoding_of_keys() {
+        // Pushed and changed on both screens, and popped below the beginning.
+        let rows = [
+            ("\u{1b}[>1u\u{1b}[=4;2u", "\u{1b}[>5u"),
+            ("\u{1b}[=9u\u{1b}[>3u\u{1b}[=1;3u", "\u{1b}[=9;1u\u{1b}[>2u"),
+            ("\u{1b}[>1u\u{1b}[>2u\u{1b}[<u", "\u{1b}[>1u"),
+            ("\u{1b}[>1u\u{1b}[<9u", ""),
+            ("\u{1b}[>1u\u{1b}[?1049h\u{1b}[>5u", "\u{1b}[>1u|\u{1b}[>5u"),
+            ("\u{1b}[?1049h\u{1b}[>5u\u{1b}[?1049l", ""),
+            ("\u{1b}[>1u\u{1b}c", ""),
+        ];
+        for (text, told) in rows {
+            let (model, rest) = cut(&format!("{text}x"), text.chars().count());
+            let dump = model.dump();
+            let (main, alternate) = told.split_once('|').unwrap_or((told, ""));
+            let (before, after) = dump.split_once(SAVE_AND_ENTER).unwrap_or((&dump, ""));
+            assert!(before.contains(main) && after.starts_with(alternate), "{text:?}: {dump:?}");
+            assert_eq!(dump.matches('u').count(), told.matches('u').count(), "{text:?}: {dump:?}");
+            same(&format!("{text}x"), &rest);
+        }
+        let mut model = Model::new(12, 6).unwrap();
+        model.take("\u{1b}[>1u", usize::MAX);
+        assert!(!model.is_new());
+        model.take("\u{1b}[<u", usize::MAX);
+        assert!(model.is_new());
+    }
+
+    #[test]
     fn a_cut_within_a_frame_shows_what_is_drawn() {
         let mut model = Model::new(12, 6).unwrap();
         model.take("\u{1b}[?2026;2004htop", usize::MAX);
@@ -426,6 +458,7 @@ mod tests {
                     "\u{1b}\\[[0-9;]{0,4}[ABCDHJKLMPXdmrG@]",
                     "\u{1b}\\[\\?(25|1|6|7|47|1000|1002|1003|1006|1047|1049|2004)[hl]",
                     "\u{1b}[78MDE=>]",
+                    "\u{1b}\\[[>=<][0-9]?(;[123])?u",
                     "\u{1b}\\][0-2];[a-z]{0,4}(\u{7}|\u{1b}\\\\)",
                 ],
                 0..40,

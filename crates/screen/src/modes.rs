@@ -2,14 +2,17 @@
 
 use std::fmt::Write as _;
 
+use crate::keyboard::{self, Keyboard};
+
 /// The maximum size of the stored part of a sequence, in bytes. Longer ones set nothing here.
 const LONGEST: usize = 4 << 10;
 /// The maximum number of modes and of colours.
 const MOST: usize = 300;
 
 /// The memory of what sequences set at most, in bytes.
-pub const MEMORY: usize =
-    3 * LONGEST + MOST * (size_of::<(u16, bool)>() + size_of::<(String, String)>() + 2 * LONGEST_COLOUR);
+pub const MEMORY: usize = keyboard::MEMORY
+    + 3 * LONGEST
+    + MOST * (size_of::<(u16, bool)>() + size_of::<(String, String)>() + 2 * LONGEST_COLOUR);
 /// The maximum length of a colour's value, in bytes.
 const LONGEST_COLOUR: usize = 64;
 
@@ -43,6 +46,7 @@ struct Modes {
     style: Option<String>,
     /// Parameters of `modifyOtherKeys`.
     keys: Option<String>,
+    keyboard: Keyboard,
     title: Option<String>,
     /// The command of each colour, and its value.
     colours: Vec<(String, String)>,
@@ -88,11 +92,21 @@ impl Sequences {
 
     /// Returns whether a new terminal has the same modes. The title is known otherwise.
     pub fn sets_nothing(&self) -> bool {
-        let Modes { private, keypad, has_margins: _, may_not_wrap: _, style, keys, title: _, colours } =
-            &self.modes;
+        let Modes {
+            private,
+            keypad,
+            has_margins: _,
+            may_not_wrap: _,
+            style,
+            keys,
+            keyboard,
+            title: _,
+            colours,
+        } = &self.modes;
         // Modes are off in a new terminal, but for a few that nobody switches off.
         let is_off = private.iter().all(|(_, is_set)| !is_set);
-        self.is_between() && is_off && !keypad && style.is_none() && keys.is_none() && colours.is_empty()
+        let is_usual = !keypad && keys.is_none() && keyboard.is_usual();
+        self.is_between() && is_off && is_usual && style.is_none() && colours.is_empty()
     }
 
     fn read(&mut self, character: char) {
@@ -164,6 +178,9 @@ impl Sequences {
             (body, 'h' | 'l') if body.starts_with('?') => {
                 for mode in body[1..].split(';').filter_map(|mode| mode.parse().ok()) {
                     modes.may_not_wrap |= (mode, last) == (7, 'l');
+                    if [47, 1047, 1049].contains(&mode) {
+                        modes.keyboard.show(last == 'h');
+                    }
                     if !EXCLUDED.contains(&mode) {
                         put(&mut modes.private, mode, last == 'h');
                     }
@@ -176,6 +193,7 @@ impl Sequences {
             (body, 'q') if body.ends_with(' ') && is_number(body.trim_end()) => {
                 modes.style = Some(body.to_owned())
             }
+            (body, 'u') => modes.keyboard.control(body),
             (">4", 'm') => modes.keys = None,
             (body, 'm') if body.strip_prefix(">4;").is_some_and(is_number) => {
                 modes.keys = Some(body.to_owned())
@@ -234,6 +252,12 @@ impl Sequences {
         if let Some(keys) = &modes.keys {
             let _ = write!(to, "\u{1b}[{keys}m");
         }
+        modes.keyboard.dump_main(to);
+    }
+
+    /// Writes the sequences that set modes of the alternate screen, if it is shown.
+    pub fn dump_alternate(&self, to: &mut String) {
+        self.modes.keyboard.dump_alternate(to);
     }
 }
 
