@@ -368,6 +368,10 @@ impl Turn {
         if is_again {
             call.shown = format!("{first}-again-{repeated}");
             (call.step, call.client) = (Step::New, None);
+            if change.raw_input.is_some() {
+                // What the user approves is what is asked for now.
+                (call.arguments, call.mcp_tool) = (None, None);
+            }
             call.whole = ToolCallChange {
                 status: None,
                 content: None,

@@ -500,8 +500,7 @@ impl Conversation {
             .map(|idle| self.idle_since + idle);
         let limited = self.shared.agent.memory_limit.is_some() && self.live.is_some();
         let memory = limited.then_some(self.memory_at);
-        let tools = self.tool_list.asks_at().filter(|_| self.waiting.is_some());
-        [settled, self.cancel_by, idle, memory, tools].into_iter().flatten().min()
+        [settled, self.cancel_by, idle, memory, self.looks_at_tools()].into_iter().flatten().min()
     }
 
     async fn deadline_passed(&mut self) {
@@ -517,7 +516,7 @@ impl Conversation {
             self.memory_at = now + MEMORY_EVERY;
             self.check_memory().await;
         }
-        if self.waiting.is_some() && passed(self.tool_list.asks_at()) {
+        if passed(self.looks_at_tools()) {
             return self.advance().await;
         }
         let idle = self.shared.runtime.idle.map(|idle| self.idle_since + idle);

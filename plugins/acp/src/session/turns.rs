@@ -66,14 +66,23 @@ impl Conversation {
         }
     }
 
+    /// Returns whether a message waits for a step that can be taken now. What keeps it from that advances it when it ends.
+    fn can_advance(&self) -> bool {
+        // A prompt that was cancelled has to be answered first.
+        self.waiting.is_some()
+            && self.prompting.is_none()
+            && self.opening.is_none()
+            && self.changing.is_none()
+    }
+
+    /// Returns when a message that waits for the list of tools looks again.
+    pub(super) fn looks_at_tools(&self) -> Option<Instant> {
+        self.tool_list.asks_at().filter(|_| self.can_advance())
+    }
+
     /// Sends the waiting message if the agent is ready, and otherwise takes the next step towards that.
     pub(super) async fn advance(&mut self) {
-        // A prompt that was cancelled has to be answered first.
-        if self.waiting.is_none()
-            || self.prompting.is_some()
-            || self.opening.is_some()
-            || self.changing.is_some()
-        {
+        if !self.can_advance() {
             return;
         }
         if self.outdated {
