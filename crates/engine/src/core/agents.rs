@@ -1,6 +1,7 @@
 //! The descriptions of the backends, before and after each has answered.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::core::shared::Core;
 use ostler_contract::limit;
@@ -57,52 +58,35 @@ impl Core {
         all.filter(move |tool| advanced || tool.tool.advanced_permission != Some(true))
     }
 
-    /// Requests the description of each backend once and publishes it.
+    /// Requests the description of each backend once and publishes each answer as it arrives.
     pub(crate) async fn probe_agents(self: Arc<Self>) {
         let Some(registry) = self.registry() else { return };
-        let probes = registry.all::<Agent>().iter().filter_map(|agent| {
-            let probe = agent.probe.clone()?;
-            Some(async move { (agent.provider.to_string(), probe.within(limit::BACKEND_PROBE, ()).await) })
-        });
-        let answers = futures::future::join_all(probes).await;
-        if answers.is_empty() {
-            return;
-        }
-        let mut known = self.offered.write();
-        let mut agents = self.root.agents();
-        for (provider, offered) in answers {
-            match offered {
-                Ok(offered) => {
-                    show(&mut agents, &provider, &offered);
-                    known.insert(provider, offered);
-                }
-                Err(why) => {
-                    self.log.warn(format_args!("backend {provider} could not say what it offers: {why}"))
-                }
-            }
-        }
-        self.root.set_agents(&self.fanout, agents);
+        let probes = registry.all::<Agent>().iter().map(|agent| self.probe_again(agent));
+        futures::future::join_all(probes).await;
     }
 
-    /// Requests the description of a backend again, and publishes it if it has changed: some know it once a session has begun.
+    /// Requests the description of a backend, and publishes it if it has changed: some know it once a session has begun. The
+    /// answer to a later request stands, whichever arrives first.
     pub(crate) async fn probe_again(&self, agent: &Agent) {
         let Some(probe) = &agent.probe else { return };
+        let asked = self.probes.fetch_add(1, Ordering::Relaxed);
+        let provider = agent.provider.to_string();
         let offered = match probe.within(limit::BACKEND_PROBE, ()).await {
             Ok(offered) => offered,
             Err(why) => {
-                let provider = &agent.provider;
                 return self.log.warn(format_args!("backend {provider} could not say what it offers: {why}"));
             }
         };
-        let provider = agent.provider.to_string();
         // Locked until it is published, so that no other backend's description is lost.
         let mut known = self.offered.write();
-        if known.get(&provider) == Some(&offered) {
-            return;
+        match known.get_mut(&provider) {
+            Some((later, _)) if *later > asked => return,
+            Some((before, same)) if *same == offered => return *before = asked,
+            _ => {}
         }
         let mut agents = self.root.agents();
         show(&mut agents, &provider, &offered);
-        known.insert(provider, offered);
+        known.insert(provider, (asked, offered));
         self.root.set_agents(&self.fanout, agents);
     }
 }

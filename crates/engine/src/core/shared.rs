@@ -69,7 +69,9 @@ pub struct Core {
     pub(crate) yaml: Yaml,
     pub(crate) wire: Arc<Wire>,
     /// The description of each backend, once it has answered.
-    pub(crate) offered: RwLock<HashMap<String, Offered>>,
+    pub(crate) offered: RwLock<HashMap<String, (u64, Offered)>>,
+    /// How often backends were asked for what they offer, which orders the answers.
+    pub(crate) probes: AtomicU64,
     /// The tools of the host, once they are needed.
     pub(crate) tools: OnceLock<Vec<OfferedTool>>,
     pub(crate) local_system: OnceLock<Arc<dyn LocalSystem>>,
@@ -114,6 +116,7 @@ impl Core {
             yaml,
             wire: Arc::default(),
             offered: RwLock::default(),
+            probes: AtomicU64::default(),
             tools: OnceLock::new(),
             local_system: OnceLock::new(),
             plugin_folders: OnceLock::new(),

@@ -57,7 +57,7 @@ impl Front {
             false => self.sessions.customizations_asleep(entry).await,
         };
         let (offered, commands) = match self.core.offered.read().get(&entry.provider) {
-            Some(offered) => (offered.customizations.clone(), offered.commands.clone()),
+            Some((_, offered)) => (offered.customizations.clone(), offered.commands.clone()),
             None => (None, Vec::new()),
         };
         let customized = own.or(offered).unwrap_or_default();

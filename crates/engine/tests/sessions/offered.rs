@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ostler_contract::points::Emit;
-use ostler_contract::{Value, json};
+use ostler_contract::points::{Agent, Emit, Offered, OfferedModel};
+use ostler_contract::{Call, JsonObject, Plugin, Value, json};
 use ostler_ports::StateDb;
-use ostler_testkit::Stage;
+use ostler_testkit::{MemoryHost, Stage};
 
 use super::world::{SESSION, World, connected, host, store_of};
 
@@ -38,4 +38,43 @@ async fn models_that_a_backend_announces_late_reach_clients() {
     world.stage.emit(world.own_backend(), Emit::Session, later);
     let changed = world.client.actions_until("root/agentsChanged").await.pop().unwrap();
     assert_eq!(models(&changed["action"]), ["small", "large", "huge"]);
+}
+
+/// A backend that answers at once is listed with its models before a slow one has answered, whose answer changes nothing else.
+#[tokio::test(start_paused = true)]
+async fn a_slow_backend_delays_only_its_own_description() {
+    let offering = |provider: &'static str, pause: Duration| {
+        Plugin::new(provider, move |host, _| {
+            Box::pin(async move {
+                host.register_agent(Agent {
+                    provider: provider.into(),
+                    display_name: provider.into(),
+                    schema: Call::now(|()| Ok(json!({}))),
+                    defaults: Call::now(|()| Ok(JsonObject::new())),
+                    create: Call::new(|_| std::future::pending()),
+                    probe: Some(Call::new(move |()| async move {
+                        tokio::time::sleep(pause).await;
+                        let model = OfferedModel { id: provider.to_owned(), ..OfferedModel::default() };
+                        Ok(Offered { models: vec![model], ..Offered::default() })
+                    })),
+                    ..Agent::default()
+                })
+            })
+        })
+    };
+    let host = MemoryHost::builder()
+        .plugin(offering("quick", Duration::from_secs(1)), json!({}))
+        .plugin(offering("slow", Duration::from_secs(60)), json!({}))
+        .start()
+        .await;
+    let mut client = host.raw();
+    client.initialize("c").await;
+    let mut listed = async |after: u64| {
+        tokio::time::sleep(Duration::from_secs(after)).await;
+        let root = client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
+        let agents = root["snapshot"]["state"]["agents"].as_array().unwrap().clone();
+        agents.iter().map(|agent| models(&json!({ "agents": [agent] })).len()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(5).await, [1, 0]);
+    assert_eq!(listed(60).await, [1, 1]);
 }
