@@ -73,7 +73,7 @@ struct State {
     /// The canonical URIs by the URIs from the client's requests.
     subscriptions: HashMap<String, String>,
     /// The sessions in which it said that it is active, subscribed or not, with the memory charged for each.
-    active_in: HashMap<String, Charge>,
+    active_in: HashMap<String, leaving::Activity>,
     /// Tokens of the connection, by resource.
     credentials: BTreeMap<String, String>,
     /// How often each resource received a token, so that the expiry of an earlier one has no effect.
@@ -519,7 +519,11 @@ impl Client for Connection {
     }
 
     fn leaves(&self, session: &str) {
-        self.acts_no_more_in(session);
+        self.acts_no_more_in(session, None);
+    }
+
+    fn answered(&self, session: &str, is_active: bool) {
+        self.acts_no_more_in(session, Some(is_active));
     }
 
     fn wants(&self, spelled: &str) -> bool {

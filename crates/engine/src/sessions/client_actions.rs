@@ -2,7 +2,6 @@
 //! nothing is not echoed.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use ostler_protocol::JsonObject;
 use ostler_protocol::actions::{self, Class, Scope};
@@ -26,7 +25,7 @@ use crate::core::refusals::{
 use crate::core::tasks;
 use crate::core::titles::named;
 use crate::sessions::config::refuses;
-use crate::users::clients::{Client, ClientIdentity};
+use crate::users::clients::ClientIdentity;
 use crate::workspace::directories::Directories;
 
 /// The result of an action, with the reason for a rejection.
@@ -49,7 +48,7 @@ impl Actor {
     pub(super) async fn handle_dispatch(&mut self, dispatch: Dispatch) {
         if let Some(Err(why)) = &dispatch.room {
             self.flush_out();
-            self.withdraw_activity(&dispatch);
+            self.answer_activity(&dispatch);
             return dispatch.refuse(Rejection::retryable(why), self.core.fanout.seq());
         }
         let mut action = match long_work(dispatch.length, || read(&dispatch, || self.core.clock.iso())) {
@@ -103,21 +102,19 @@ impl Actor {
     /// Sends a rejection with its reason to the sender only.
     pub(super) fn reject(&mut self, dispatch: &Dispatch, why: impl Into<Rejection>) {
         self.flush_out();
-        self.withdraw_activity(dispatch);
+        self.answer_activity(dispatch);
         let seq = self.core.fanout.seq();
         let frame = rejection(&dispatch.spelled, &dispatch.action.to_string(), seq, &dispatch.origin, why);
         dispatch.connection.outbox.send(frame);
     }
 
-    /// Removes what a connection recorded when its client said that it is active here, if the session has refused that.
-    fn withdraw_activity(&self, dispatch: &Dispatch) {
-        let is_active =
-            |client: &Arc<dyn Client>| self.active_clients.iter().any(|active| active.is_of(&**client));
+    /// Tells a connection whether its client is active here, if it has said so.
+    fn answer_activity(&self, dispatch: &Dispatch) {
         if dispatch.row.name == ACTIVE_CLIENT_SET
             && let Some(client) = self.sessions.access.clients.get(dispatch.connection.id)
-            && !is_active(&client)
         {
-            client.leaves(&self.entry.uri);
+            let is_active = self.active_clients.iter().any(|active| active.is_of(&*client));
+            client.answered(&self.entry.uri, is_active);
         }
     }
 
@@ -145,7 +142,11 @@ impl Actor {
                 }
                 Ok(())
             }
-            StateAction::SessionActiveClientSet(set) => self.set_active_client(set, origin, dispatch),
+            StateAction::SessionActiveClientSet(set) => {
+                self.set_active_client(set, origin, dispatch)?;
+                self.answer_activity(dispatch);
+                Ok(())
+            }
             StateAction::SessionActiveClientRemoved(removed) => {
                 if removed.client_id != dispatch.origin.client_id {
                     return refuse("a client may only take itself out of a session");

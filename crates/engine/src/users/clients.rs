@@ -65,6 +65,9 @@ pub(crate) trait Client: Debug + Send + Sync {
     /// Records that it is not active in a session, by the session's URI.
     fn leaves(&self, session: &str);
 
+    /// Records that a session, by its URI, has handled that it said it is active there.
+    fn answered(&self, session: &str, is_active: bool);
+
     /// Whether it is open and has not ended a subscription, by the URI from its request.
     fn wants(&self, spelled: &str) -> bool;
 

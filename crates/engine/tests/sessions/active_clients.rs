@@ -48,3 +48,22 @@ async fn a_client_that_left_is_active_over_no_connection() {
     drop(open.pop());
     world.client.actions_until("session/activeClientRemoved").await;
 }
+
+/// What a client says before the session has handled what it said before counts.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_and_returns_at_once_is_active_until_it_disconnects() {
+    let mut world = World::new().await;
+    let mut editor = world.host.raw();
+    editor.initialize("editor").await;
+    let set = |id: &str| json!({ "type": "session/activeClientSet", "activeClient": { "clientId": id, "tools": [] } });
+    let removed = json!({ "type": "session/activeClientRemoved", "clientId": "editor" });
+    let at_once = [set("editor"), removed, set("somebody else"), set("editor")];
+    for (at, action) in at_once.into_iter().enumerate() {
+        editor.dispatch(SESSION, at as i64 + 1, action).await;
+    }
+    for action in ["session/activeClientSet", "session/activeClientRemoved", "session/activeClientSet"] {
+        world.client.actions_until(action).await;
+    }
+    drop(editor);
+    world.client.actions_until("session/activeClientRemoved").await;
+}

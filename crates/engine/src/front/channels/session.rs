@@ -103,7 +103,7 @@ impl ChannelKind for OfSession {
             room: None,
         };
         if !front.sessions.tell(&entry, ToSession::Dispatch(Box::new(message))) {
-            connection.acts_no_more_in(&entry.uri);
+            connection.acts_no_more_in(&entry.uri, Some(false));
             return Err(gone());
         }
         Ok(())
@@ -116,7 +116,7 @@ impl ChannelKind for OfSession {
         };
         sessions.draft_left(&entry, &client);
         if place == Place::Session {
-            connection.acts_no_more_in(&entry.uri);
+            connection.acts_no_more_in(&entry.uri, None);
         }
         if place == Place::Session && entry.is_awake() {
             sessions.tell(&entry, ToSession::Left { client });

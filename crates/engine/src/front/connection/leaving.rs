@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_contract::Charge;
 use ostler_contract::events::Event;
 
 use super::Connection;
@@ -19,6 +20,14 @@ const PRESENCE_GRACE: Duration = Duration::from_secs(30);
 const ACTIVE: usize = 128;
 const TOO_ACTIVE: &str = "the host has no memory for another session with this client; try again later";
 
+/// A session in which a client said that it is active.
+#[derive(Debug)]
+pub(super) struct Activity {
+    _charge: Charge,
+    /// How often it has said so since the session last handled it.
+    unanswered: usize,
+}
+
 impl Connection {
     /// Records that the client said it is active in a session, to end that after the connection. The session removes it if it
     /// refuses.
@@ -30,16 +39,28 @@ impl Connection {
         if state.closed {
             return Err(nothing_at(session).message);
         }
-        if !state.active_in.contains_key(session) {
-            let charge = self.outbox.budget().try_take(session.len() + ACTIVE).ok_or(TOO_ACTIVE)?;
-            state.active_in.insert(session.to_owned(), charge);
+        match state.active_in.get_mut(session) {
+            Some(activity) => activity.unanswered += 1,
+            None => {
+                let charge = self.outbox.budget().try_take(session.len() + ACTIVE).ok_or(TOO_ACTIVE)?;
+                let activity = Activity { _charge: charge, unanswered: 1 };
+                state.active_in.insert(session.to_owned(), activity);
+            }
         }
         Ok(())
     }
 
-    /// Records that the client has left a session.
-    pub(crate) fn acts_no_more_in(&self, session: &str) {
-        self.state.lock().active_in.remove(session);
+    /// Records that the client has left a session, or whether it is active there after the session has handled that it said so.
+    /// What it has said since is still to be handled.
+    pub(crate) fn acts_no_more_in(&self, session: &str, answered: Option<bool>) {
+        let mut state = self.state.lock();
+        let Some(activity) = state.active_in.get_mut(session) else { return };
+        if answered.is_some() {
+            activity.unanswered = activity.unanswered.saturating_sub(1);
+        }
+        if answered != Some(true) && activity.unanswered == 0 {
+            state.active_in.remove(session);
+        }
     }
 
     /// Ends the connection: its subscriptions end immediately, its presence in sessions after a while, so that a client
