@@ -209,6 +209,7 @@ pub(super) fn entry_of(id: &str, kept: KeptSession, flags: SessionFlags, resting
         background: std::sync::atomic::AtomicBool::default(),
         waits_for_token: std::sync::atomic::AtomicBool::default(),
         lacks_reports: std::sync::atomic::AtomicBool::default(),
+        settings_reports: std::sync::atomic::AtomicU64::default(),
         used: std::sync::atomic::AtomicU64::default(),
         looks: std::sync::atomic::AtomicU64::default(),
         looked_at: parking_lot::Mutex::default(),

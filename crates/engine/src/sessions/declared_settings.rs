@@ -1,5 +1,7 @@
 //! Settings that a backend declares only once its conversation has begun, as agents do that report their modes then.
 
+use std::sync::atomic::Ordering;
+
 use ostler_contract::JsonObject;
 use ostler_protocol::wire::actions::{SessionConfigChangedAction, StateAction};
 use ostler_protocol::wire::state::SessionConfigState;
@@ -9,19 +11,29 @@ use super::mailbox::ToSession;
 use crate::core::tasks;
 
 impl Actor {
-    /// Reads the settings of the session again, and what its backend offers, outside its mailbox.
+    /// Reads the settings of the session again, and what its backend offers, outside its mailbox. What is reported during a
+    /// reading is read by one more.
     pub(super) fn read_settings(&self) {
         let Some(agent) = self.agent.clone() else { return };
         let (sessions, entry) = (self.sessions.clone(), self.entry.clone());
+        if entry.settings_reports.fetch_add(1, Ordering::AcqRel) > 0 {
+            return;
+        }
         tasks::spawn(async move {
-            let chosen = entry.view().record.values.clone();
-            match sessions.session_settings(&agent, &chosen).await {
-                Ok(config) if entry.is_awake() => {
-                    sessions.tell(&entry, ToSession::SettingsRead(Box::new(config)));
+            let mut reports = entry.settings_reports.load(Ordering::Acquire);
+            while reports > 0 {
+                let chosen = entry.view().record.values.clone();
+                match sessions.session_settings(&agent, &chosen).await {
+                    Ok(config) if entry.is_awake() => {
+                        sessions.tell(&entry, ToSession::SettingsRead(Box::new(config)));
+                    }
+                    _ => {}
                 }
-                _ => {}
+                sessions.core.probe_again(&agent).await;
+                let done =
+                    entry.settings_reports.compare_exchange(reports, 0, Ordering::AcqRel, Ordering::Acquire);
+                reports = done.err().unwrap_or_default();
             }
-            sessions.core.probe_again(&agent).await;
         });
     }
 

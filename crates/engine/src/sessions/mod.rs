@@ -194,6 +194,8 @@ pub struct SessionEntry {
     background: AtomicBool,
     /// Whether the store lacks what its backend reported last.
     lacks_reports: AtomicBool,
+    /// How often its backend has reported settings that it had not declared, since they were last read.
+    settings_reports: AtomicU64,
     /// Whether a queued message waits for a token of the client that lends it.
     waits_for_token: AtomicBool,
     /// The number of the last look-up, among all look-ups of sessions.
