@@ -44,9 +44,15 @@ impl Ground {
     }
 
     fn automation(&self, id: &str, config: &Value, more: &str, message: &str) {
-        let directory = format!("file://{}", self.yard.repo.display());
+        self.automation_in(std::slice::from_ref(&self.yard.repo), id, config, more, message);
+    }
+
+    fn automation_in(&self, folders: &[PathBuf], id: &str, config: &Value, more: &str, message: &str) {
+        let directories: Vec<String> =
+            folders.iter().map(|folder| format!("file://{}", folder.display())).collect();
+        let directories = json!(directories);
         let text = format!(
-            "---\ntitle: Oats\nenabled: true\nsession: {{ provider: writer, config: {config}, workingDirectories: [\"{directory}\"] }}\n\
+            "---\ntitle: Oats\nenabled: true\nsession: {{ provider: writer, config: {config}, workingDirectories: {directories} }}\n\
              triggers: []\n{more}\n---\n{message}\n"
         );
         self.yard.folder.write(&format!("automations/{id}.md"), &text);
@@ -114,6 +120,12 @@ fn changes_of_a_run_are_committed_in_its_working_tree() {
     ground.automation("plain", &isolated(), "", "b.txt=oats");
     ground.automation("shared", &json!({}), COMMIT, "b.txt=oats");
     ground.automation("unknown", &isolated(), "_meta: { ostler: { after: push } }", "b.txt=oats");
+    // Somebody works in another repository.
+    let other = ground.yard.repo.with_file_name("other");
+    ground.yard.git(&["clone", "-q", ".", other.to_str().unwrap()]);
+    fs::write(other.join("a.txt"), "half of a thought\n").unwrap();
+    let both = [ground.yard.repo.clone(), other.clone()];
+    ground.automation_in(&both, "several", &isolated(), COMMIT, "b.txt=oats");
     let _daemon = ground.start();
     let head = ground.yard.git(&["rev-parse", "HEAD"]);
 
@@ -168,7 +180,12 @@ fn changes_of_a_run_are_committed_in_its_working_tree() {
     assert!(run["error"].as_str().unwrap().ends_with(why), "{run}");
     assert_eq!((&run["after"]["state"], &run["after"]["operation"]), (&json!("failed"), &json!("commit")));
     assert_eq!(ground.yard.git(&["rev-parse", "HEAD"]), head);
+    let run = ground.ended("several");
+    assert!(run["error"].as_str().unwrap().ends_with("give the automation one working directory"), "{run}");
+    assert_eq!(git(&other, &["rev-parse", "HEAD"]), head);
+    assert_eq!(git(&other, &["status", "--porcelain"]), " M a.txt");
     for says in [
+        "automation several: _meta.ostler.after fails: only the first of several working directories is a working tree of the run",
         "automation shared: _meta.ostler.after fails: a run has no working tree of its own; set session.config.isolation to worktree",
         "automation unknown: _meta.ostler.after is not one of commit, create-pr, so nothing is done after a run",
     ] {

@@ -1,7 +1,9 @@
 //! The operation at the end of a run: a commit or a pull request of what the run changed in its working tree.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use ostler_contract::cluster::SessionElsewhere;
 use ostler_contract::read::Read;
 use ostler_protocol::error::code;
 use ostler_protocol::grants::Grant;
@@ -14,6 +16,9 @@ use serde::Deserialize as _;
 
 use super::Automations;
 use super::run::OWNER;
+use super::starting::AGAIN;
+use crate::core::file_uris::file_path;
+use crate::sessions::SessionEntry;
 
 /// The fact of a run about its operation, under `_meta.ostler.<fact>`.
 const AFTER: &str = "after";
@@ -153,6 +158,22 @@ impl Automations {
         }
     }
 
+    /// Returns the session of a run. A store that cannot be read is asked again.
+    async fn session_of(&self, run: &AutomationRunState) -> Result<Arc<SessionEntry>, RpcError> {
+        let gone = || RpcError::session_not_found("the session of the run no longer exists");
+        let session = run.primary_session.as_ref().ok_or_else(gone)?;
+        let mut pauses = AGAIN.into_iter();
+        loop {
+            match self.sessions.session_at(session).await {
+                Read::Known(entry) => return entry.ok_or_else(gone),
+                Read::Unknown(why) => match pauses.next().filter(|_| !SessionElsewhere::is(&why.0)) {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => return Err(why.0.into_rpc()),
+                },
+            }
+        }
+    }
+
     /// Does the operation of a run as its owner, with the owner's grants as they are now.
     async fn operate(&self, run: &AutomationRunState, operation: After) -> Result<RunOperation, RpcError> {
         let id = uri::automation_id(&run.automation).unwrap_or_default();
@@ -162,15 +183,8 @@ impl Automations {
             self.may_start(Some(owner)).map_err(RpcError::permission_denied)?;
             self.access.require_of(owner, &Grant::of("session", "changes"))?;
         }
-        let gone = || RpcError::session_not_found("the session of the run no longer exists on this host");
-        let session = run.primary_session.as_ref().ok_or_else(gone)?;
-        let entry = self.sessions.session_at_here(session).await.known()?.ok_or_else(gone)?;
-        if entry.view().record.worktree.is_none() {
-            return Err(RpcError::invalid_params(format!(
-                "{} works in no working tree of its own; set session.config.isolation of the automation to worktree",
-                entry.uri
-            )));
-        }
+        let entry = self.session_of(run).await?;
+        refuse_shared_directories(&entry)?;
         let channel = format!("{}/changeset/{SCOPE}", entry.uri);
         if operation == After::Commit && self.sessions.workspace.is_unchanged(&channel).await? {
             return Ok(RunOperation {
@@ -198,5 +212,26 @@ impl Automations {
             }
             Err(why) => Err(why),
         }
+    }
+}
+
+/// Refuses a session that works outside of a working tree of its own: the operation would take the changes of others, who share
+/// the directory.
+fn refuse_shared_directories(entry: &SessionEntry) -> Result<(), RpcError> {
+    let view = entry.view();
+    let Some(tree) = &view.record.worktree else {
+        return Err(RpcError::invalid_params(format!(
+            "{} works in no working tree of its own; set session.config.isolation of the automation to worktree",
+            entry.uri
+        )));
+    };
+    let shared = view.directories().iter().find(|uri| !Path::new(&file_path(uri)).starts_with(&tree.path));
+    match shared {
+        None => Ok(()),
+        Some(shared) => Err(RpcError::invalid_params(format!(
+            "{} also works in {shared}, which is not in its working tree, so its changes may be those of others; give the \
+             automation one working directory",
+            entry.uri
+        ))),
     }
 }

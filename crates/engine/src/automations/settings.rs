@@ -123,6 +123,12 @@ impl AutomationSettings {
                 AFTER if !has_tree => Some(format!(
                     "fails: a run has no working tree of its own; set session.config.{ISOLATION} to {WORKTREE}"
                 )),
+                AFTER if definition.session.working_directories.as_ref().is_some_and(|all| all.len() > 1) => {
+                    Some(
+                        "fails: only the first of several working directories is a working tree of the run; name one"
+                            .to_owned(),
+                    )
+                }
                 SESSION | OVERLAP | HOURLY_CAP | ON_HOST_LOST | AFTER | PINNED_SESSION | EDITOR => None,
                 _ => Some(format!(
                     "is unknown and ignored; the settings are {SESSION}, {OVERLAP}, {HOURLY_CAP}, {ON_HOST_LOST}, {AFTER}"

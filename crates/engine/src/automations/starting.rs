@@ -56,7 +56,8 @@ fn no_message(definition: &AutomationDefinition) -> String {
 }
 
 /// The pauses before a run is started again whose session could not be read.
-const AGAIN: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(15), Duration::from_secs(60)];
+pub(super) const AGAIN: [Duration; 3] =
+    [Duration::from_secs(5), Duration::from_secs(15), Duration::from_secs(60)];
 
 /// Why a run did not start.
 pub(super) enum Unstarted {
