@@ -18,6 +18,7 @@ use crate::http::{Request, Response};
 use crate::id::{PluginId, Slug};
 use crate::live::{Live, Pending};
 use crate::points::{Collection, CollectionOptions, POINTS, PublishOptions, Subscriber, UsageEntry, Vault};
+use crate::problems::Problems;
 use crate::recorder::Recorder;
 use crate::shape::Shape;
 use crate::shared_runs::{EventRecords, FiredOnce, RunTransactions, SharedRuns};
@@ -272,6 +273,12 @@ pub trait HostCalls: Send + Sync {
     #[inner]
     fn has_run_transactions(&self, _caller: &Caller) -> Result<bool, Thrown> {
         Ok(false)
+    }
+
+    /// Returns the host's list of what is wrong now, for a store that finds entries that it cannot read.
+    #[inner]
+    fn problems(&self, _caller: &Caller) -> Result<Problems, Thrown> {
+        Ok(Problems::default())
     }
 
     /// Returns why nothing can be stored now, if that is the case: the disk is full, the state database was removed, or the

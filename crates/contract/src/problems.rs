@@ -15,6 +15,9 @@ const FINDINGS: usize = 10;
 /// The longest text of a finding, in bytes. It can quote what a peer has sent.
 const LONGEST: usize = 2 << 10;
 
+/// The place of the problem that nothing can be stored now, of kind [`ProblemKind::Storage`]. Readiness says the same.
+pub const STATE: &str = "state";
+
 /// What a problem is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProblemKind {

@@ -1,7 +1,6 @@
 //! The session store, in the state database.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +8,8 @@ use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{
     KeptAttachment, KeptChat, KeptSession, KeptTurn, ListedPlace, SessionFlags, SessionStore, StoredSession,
 };
+use ostler_contract::problems::ProblemKind;
+use ostler_contract::stores::Unreadable;
 use ostler_contract::{JsonObject, Thrown, Value};
 use rusqlite::{OptionalExtension as _, Row, params};
 use serde::Serialize;
@@ -20,14 +21,7 @@ use crate::state::{Failure, StateDb};
 /// Sessions in the state database. With [`StateDb::memory`] they end with the process.
 pub struct SqliteSessions {
     db: Arc<StateDb>,
-    report: Report,
-    unreadable: Arc<Mutex<HashSet<String>>>,
-}
-
-/// Reads rows of sessions for a listing. A damaged one is omitted and reported once.
-struct Reader {
-    report: Report,
-    unreadable: Arc<Mutex<HashSet<String>>>,
+    unreadable: Unreadable,
 }
 
 /// Selects sessions with their marks and chats, for [`stored`] to read.
@@ -57,7 +51,9 @@ const TABLES: [(&str, &str); 11] = [
 impl SqliteSessions {
     /// Creates the store of a database.
     pub fn new(db: Arc<StateDb>, report: Report) -> Self {
-        Self { db, report, unreadable: Arc::default() }
+        let fix = "restore a backup of state.db, or delete the session";
+        let unreadable = Unreadable::new(report, ProblemKind::Storage, "session", fix);
+        Self { db, unreadable }
     }
 
     /// Returns the store as its registration point declares it.
@@ -234,28 +230,37 @@ impl SqliteSessions {
     }
 
     fn all(&self, (): ()) -> Pending<Vec<StoredSession>> {
-        let read = self.reader();
+        let unreadable = self.unreadable.clone();
         self.db.read(move |db| {
             let mut asked = db.prepare_cached(concat!(stored!(), "ORDER BY sessions.rowid"))?;
             let mut rows = asked.query([])?;
             let mut all = Vec::new();
             while let Some(row) = rows.next()? {
-                all.extend(read.listed(row)?);
+                all.extend(listed(&unreadable, row)?);
             }
             Ok(all)
         })
     }
 
     fn session(&self, (id,): (String,)) -> Pending<Option<StoredSession>> {
+        let unreadable = self.unreadable.clone();
         self.db.look_up(move |db| {
             let mut asked = db.prepare_cached(concat!(stored!(), "WHERE id = ?1"))?;
             let mut rows = asked.query([&id])?;
-            rows.next()?.map(stored).transpose()
+            let Some(row) = rows.next()? else {
+                unreadable.is_readable(&id);
+                return Ok(None);
+            };
+            match stored(row) {
+                Ok(session) => Ok(unreadable.noted(&id, Ok(Some(session)))?),
+                Err(Failure::Thrown(why)) => Ok(unreadable.noted(&id, Err(why))?),
+                Err(failure) => Err(failure),
+            }
         })
     }
 
     fn page(&self, (limit, after): (u64, Option<ListedPlace>)) -> Pending<Vec<StoredSession>> {
-        let read = self.reader();
+        let unreadable = self.unreadable.clone();
         self.db.read(move |db| {
             let (mut first, mut next);
             let mut rows = match &after {
@@ -278,7 +283,7 @@ impl SqliteSessions {
             while (page.len() as u64) < limit
                 && let Some(row) = rows.next()?
             {
-                page.extend(read.listed(row)?);
+                page.extend(listed(&unreadable, row)?);
             }
             Ok(page)
         })
@@ -329,15 +334,13 @@ impl SqliteSessions {
         })
     }
 
-    fn reader(&self) -> Reader {
-        Reader { report: self.report.clone(), unreadable: self.unreadable.clone() }
-    }
-
     fn forget(&self, (id,): (String,)) -> Pending<()> {
+        let unreadable = self.unreadable.clone();
         self.db.write(move |db| {
             for (table, column) in TABLES {
                 db.prepare_cached(&format!("DELETE FROM {table} WHERE {column} = ?1"))?.execute([&id])?;
             }
+            unreadable.is_readable(&id);
             Ok(())
         })
     }
@@ -408,21 +411,14 @@ impl SqliteSessions {
     }
 }
 
-impl Reader {
-    /// Returns the session of a row, or `None` if it is damaged, so that the others can be listed.
-    fn listed(&self, row: &Row<'_>) -> Result<Option<StoredSession>, Failure> {
-        match stored(row) {
-            Ok(session) => Ok(Some(session)),
-            Err(Failure::Thrown(thrown)) => {
-                let id: String = row.get("id")?;
-                if self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).insert(id) {
-                    self.report.say(format!("{thrown}; skipped"));
-                }
-                Ok(None)
-            }
-            Err(failure) => Err(failure),
-        }
-    }
+/// Returns the session of a row, or `None` if it is damaged, so that the others can be listed.
+fn listed(unreadable: &Unreadable, row: &Row<'_>) -> Result<Option<StoredSession>, Failure> {
+    let entry = match stored(row) {
+        Ok(session) => Ok(session),
+        Err(Failure::Thrown(why)) => Err(why),
+        Err(failure) => return Err(failure),
+    };
+    Ok(unreadable.read(&row.get::<_, String>("id")?, entry))
 }
 
 fn stored(row: &Row<'_>) -> Result<StoredSession, Failure> {

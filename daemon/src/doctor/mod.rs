@@ -6,7 +6,7 @@ mod load;
 mod notify;
 mod vault;
 
-use ostler_contract::problems::ProblemKind;
+use ostler_contract::problems::{ProblemKind, STATE};
 use ostler_contract::{Value, json};
 use ostler_engine::LocalSystem;
 use ostler_protocol::names;
@@ -14,6 +14,7 @@ use ostler_protocol::wire::SUPPORTED_PROTOCOL_VERSIONS;
 use ostler_telemetry::printable::one_line;
 
 use crate::answer::{Answer, Common};
+use crate::api::problem_shapes::Problem;
 use crate::client::Connection;
 use crate::config::ConfigFiles;
 use crate::config::RunFlags;
@@ -165,8 +166,10 @@ pub async fn doctor(at: &Place) -> Result<Answer, Exit> {
         checks.extend(vault::names(files, running.as_ref(), database.as_ref()).await);
     }
     // Its readiness says whether it can store.
+    let is_readiness =
+        |problem: &Problem| problem.is_about(&[ProblemKind::Storage]) && problem.place == STATE;
     let others =
-        known.iter().filter(|problem| !problem.is_about(&[ProblemKind::Plugins, ProblemKind::Storage]));
+        known.iter().filter(|problem| !problem.is_about(&[ProblemKind::Plugins]) && !is_readiness(problem));
     let others = load::of_problems(&checks, others);
     checks.extend(others);
     checks.extend(settings.iter().flat_map(|settings| notify::rules(settings, users.as_ref())));

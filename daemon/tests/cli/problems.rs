@@ -151,6 +151,33 @@ fn what_is_wrong_is_shown_wherever_health_is() {
     }
 }
 
+#[test]
+fn a_session_that_cannot_be_read_is_said() {
+    let folder = Folder::new(config());
+    let daemon = running(&folder);
+    assert_eq!(folder.run(&["send", "hello"]).code, Some(0));
+    assert_eq!(daemon.stop(), Some(0));
+    let db = rusqlite::Connection::open(folder.state_file("state.db")).unwrap();
+    db.execute("UPDATE sessions SET kept = '{}'", []).unwrap();
+    drop(db);
+    let daemon = running(&folder);
+    for line in [&["status"][..], &["doctor"], &["session", "list"]] {
+        says(&folder.run(line), "cannot read the stored session", "a damaged row");
+    }
+    assert_eq!(daemon.stop(), Some(0));
+}
+
+#[test]
+fn a_vault_that_is_edited_wrongly_is_said_before_it_is_used() {
+    let folder = Folder::new(config());
+    let daemon = running(&folder);
+    folder.write("vault.json", "{");
+    says(&folder.run(&["status"]), "the vault is unavailable", "an edit");
+    folder.write("vault.json", "{}");
+    assert!(!folder.run(&["status"]).out.contains("vault"));
+    assert_eq!(daemon.stop(), Some(0));
+}
+
 #[tokio::test]
 async fn calls_that_start_nothing_are_a_problem_until_an_automation_waits_for_them() {
     let folder = Folder::new(config());

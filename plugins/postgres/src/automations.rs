@@ -5,11 +5,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{AutomationChange, AutomationProgress, AutomationStore, KeptAutomation};
+use ostler_contract::problems::ProblemKind;
 use ostler_contract::protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationRunState,
 };
 use ostler_contract::stores::automations::{check, exists, iso, message, none_such, patched, refuse_id};
-use ostler_contract::stores::{Report, Watchers};
+use ostler_contract::stores::{Report, Unreadable, Watchers};
 use ostler_contract::{Call, Thrown};
 use tokio::sync::Mutex;
 use tokio_postgres::Row;
@@ -50,7 +51,7 @@ const UPDATE: &str = "UPDATE automations SET definition = $2, modified_at = $3
 pub struct Automations {
     database: Arc<Database>,
     runs: Arc<Runs>,
-    report: Report,
+    unreadable: Unreadable,
     watchers: Watchers<AutomationChange>,
     /// Updates read before they write, so they run one after the other.
     updating: Mutex<()>,
@@ -71,7 +72,9 @@ impl Automations {
     ) -> Result<Self, Thrown> {
         let watchers = Watchers::new("automations".to_owned(), report.clone())?;
         listeners.automations(watchers.clone());
-        Ok(Self { database, runs, report, watchers, updating: Mutex::default(), place })
+        let fix = "restore a backup of the database, or remove the automation";
+        let unreadable = Unreadable::new(report, ProblemKind::Automations, "stored automation", fix);
+        Ok(Self { database, runs, unreadable, watchers, updating: Mutex::default(), place })
     }
 
     /// Returns the store as its registration point declares it.
@@ -115,11 +118,9 @@ impl Automations {
         Box::pin(async move {
             let sql = "SELECT id, definition, owner, created_at, modified_at FROM automations ORDER BY id";
             let rows = store.database.scan(sql, vec![]).await?;
-            let read = |row: &Row| {
-                // One that cannot be read keeps none of the others from being listed.
-                kept(row).map_err(|why| store.report.say(format!("{why}; skipped until it is fixed"))).ok()
-            };
-            Ok(rows.iter().filter_map(read).collect())
+            store.unreadable.keep_only(rows.iter().map(|row| row.get(0)));
+            // One that cannot be read keeps none of the others from being listed.
+            Ok(rows.iter().filter_map(|row| store.unreadable.read(row.get(0), kept(row))).collect())
         })
     }
 
@@ -132,7 +133,8 @@ impl Automations {
     }
 
     async fn get(&self, id: &str) -> Result<Option<KeptAutomation>, Thrown> {
-        self.row(id).await?.as_ref().map(kept).transpose()
+        let row = self.row(id).await?;
+        self.unreadable.noted(id, row.as_ref().map(kept).transpose())
     }
 
     fn create(
@@ -190,8 +192,11 @@ impl Automations {
         if refuse_id(&id).is_err() {
             return ready(Ok(false));
         }
-        let size = id.len();
-        self.database.write(Write::new(REMOVE, vec![Box::new(id)], size), |rows| Ok(!rows.is_empty()))
+        let (size, unreadable) = (id.len(), self.unreadable.clone());
+        self.database.write(Write::new(REMOVE, vec![Box::new(id.clone())], size), move |rows| {
+            unreadable.is_readable(&id);
+            Ok(!rows.is_empty())
+        })
     }
 }
 

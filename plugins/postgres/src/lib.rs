@@ -127,7 +127,8 @@ async fn apply(
     let report = Report::new(move |line: String| {
         // A closing host accepts no lines.
         drop(logs.log(format!("postgres: {line}")));
-    });
+    })
+    .keeping(host.problems()?);
     let id = settings.cluster.as_ref().and_then(|cluster| cluster.id.clone());
     let candidate = Candidate {
         id: id.unwrap_or_else(|| format!("{}:{}", host.facts().host_name, host.facts().config_dir)),

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{ChangeType, CollectionOptions, RecordChange, RecordStore, StoredCollection};
+use ostler_contract::problems::ProblemKind;
 use ostler_contract::stores::equality::contains_fields;
 use ostler_contract::stores::records::{check_options, check_record};
-use ostler_contract::stores::{Report, Watchers};
+use ostler_contract::stores::{Report, Unreadable, Watchers};
 use ostler_contract::{Call, JsonObject, Slug, Thrown, Value};
 use parking_lot::Mutex;
 use ring::digest::{Context, SHA256};
@@ -28,6 +29,8 @@ const FIND: &str = "SELECT id, record FROM records WHERE collection = $1 AND fie
      UNION ALL SELECT id, record FROM records WHERE collection = $1 AND fields IS NULL
      ORDER BY id";
 
+const FIX: &str = "restore a backup of the database, or remove the record";
+
 /// Collections in the database.
 pub struct Records {
     database: Arc<Database>,
@@ -40,7 +43,7 @@ struct Collection {
     name: String,
     body: Option<String>,
     database: Arc<Database>,
-    report: Report,
+    unreadable: Unreadable,
     watchers: Watchers<RecordChange>,
 }
 
@@ -72,7 +75,7 @@ impl Records {
             name: name.clone(),
             body: options.body.clone(),
             database: self.database.clone(),
-            report: self.report.clone(),
+            unreadable: Unreadable::new(self.report.clone(), ProblemKind::Records, "record", FIX),
             watchers,
         });
         open.insert(name, collection.clone());
@@ -105,8 +108,8 @@ impl Collection {
         let store = self.clone();
         Box::pin(async move {
             let sql = "SELECT id, record FROM records WHERE collection = $1 AND id = $2";
-            let rows = store.database.rows(sql, vec![store.named(), Box::new(id)]).await?;
-            rows.first().map(|row| store.record(row)).transpose()
+            let rows = store.database.rows(sql, vec![store.named(), Box::new(id.clone())]).await?;
+            store.unreadable.noted(&store.place(&id), rows.first().map(|row| store.record(row)).transpose())
         })
     }
 
@@ -128,13 +131,12 @@ impl Collection {
             } else {
                 store.database.rows(FIND, vec![store.named(), Box::new(fields(&wanted))]).await?
             };
-            let read = |row: &Row| {
-                // One that cannot be read keeps none of the others from being found.
-                store
-                    .record(row)
-                    .map_err(|why| store.report.say(format!("{why}; skipped until it is fixed")))
-                    .ok()
-            };
+            if wanted.is_empty() {
+                let places: Vec<String> = rows.iter().map(|row| store.place(row.get(0))).collect();
+                store.unreadable.keep_only(places.iter().map(String::as_str));
+            }
+            // One that cannot be read keeps none of the others from being found.
+            let read = |row: &Row| store.unreadable.read(&store.place(row.get(0)), store.record(row));
             Ok(rows.iter().filter_map(read).filter(|record| contains_fields(record, &wanted)).collect())
         })
     }
@@ -146,6 +148,7 @@ impl Collection {
         };
         let store = self.clone();
         self.database.write(Write::new(PUT, params, size), move |rows| {
+            store.unreadable.is_readable(&store.place(&id));
             // The same again is no change.
             if let Some(row) = rows.first() {
                 let how = if row.get(0) { ChangeType::Added } else { ChangeType::Updated };
@@ -164,11 +167,17 @@ impl Collection {
         let sql = "DELETE FROM records WHERE collection = $1 AND id = $2 RETURNING true";
         let store = self.clone();
         self.database.write(Write::new(sql, params, size), move |rows| {
+            store.unreadable.is_readable(&store.place(&id));
             if !rows.is_empty() {
                 store.watchers.notify(&RecordChange { id, r#type: ChangeType::Deleted });
             }
             Ok(!rows.is_empty())
         })
+    }
+
+    /// The name of a record in the list of problems.
+    fn place(&self, id: &str) -> String {
+        format!("{}/{id}", self.name)
     }
 
     fn record(&self, row: &Row) -> Result<JsonObject, Thrown> {

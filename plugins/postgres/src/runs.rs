@@ -14,7 +14,7 @@ use ostler_contract::protocol::wire::state::{
     AutomationRunLifecycle, AutomationRunOrigin, AutomationRunState,
 };
 use ostler_contract::shared_runs::Decision;
-use ostler_contract::stores::{Report, Watchers};
+use ostler_contract::stores::{Report, Unreadable, Watchers};
 use ostler_contract::{RpcError, Thrown};
 use parking_lot::Mutex;
 use tokio_postgres::Row;
@@ -88,6 +88,7 @@ impl Default for Retention {
 pub struct Runs {
     database: Arc<Database>,
     pub(crate) report: Report,
+    unreadable: Unreadable,
     pub(crate) retention: Retention,
     /// Who is notified of runs that retention removed.
     pub(crate) removed: Watchers<Vec<String>>,
@@ -109,7 +110,16 @@ impl Runs {
         is_shared: bool,
     ) -> Result<Arc<Self>, Thrown> {
         let removed = Watchers::new("removed runs".to_owned(), report.clone())?;
-        let runs = Arc::new(Self { database, report, retention, removed, due: Arc::default(), is_shared });
+        let unreadable = Unreadable::of_runs(report.clone(), &removed);
+        let runs = Arc::new(Self {
+            database,
+            report,
+            unreadable,
+            retention,
+            removed,
+            due: Arc::default(),
+            is_shared,
+        });
         tokio::spawn(pruning::keep_up(Arc::downgrade(&runs)));
         Ok(runs)
     }
@@ -277,7 +287,7 @@ impl Runs {
     /// The run of a row. One that cannot be read keeps none of the others from being listed.
     pub(crate) fn run_in(&self, row: &Row) -> Option<AutomationRunState> {
         let uri: String = row.get(1);
-        decode(row.get(2), "run", &uri).map_err(|why| self.report.say(format!("{why}; skipped"))).ok()
+        self.unreadable.read(&uri, decode(row.get(2), "run", &uri))
     }
 }
 

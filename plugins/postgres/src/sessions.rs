@@ -1,7 +1,6 @@
 //! The session store. Each write of a session is one statement that checks the owner of the session, its epoch, and the
 //! number of earlier writes.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -11,9 +10,9 @@ use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{
     KeptAttachment, KeptChat, KeptSession, KeptTurn, ListedPlace, SessionFlags, SessionStore, StoredSession,
 };
-use ostler_contract::stores::Report;
+use ostler_contract::problems::ProblemKind;
+use ostler_contract::stores::{Report, Unreadable};
 use ostler_contract::{JsonObject, Thrown, Value};
-use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
@@ -135,15 +134,14 @@ const UNFINISHED: &str =
 /// Sessions in the database.
 pub struct Sessions {
     database: Arc<Database>,
-    report: Report,
-    /// Sessions that could not be listed, each reported once.
-    unreadable: Mutex<HashSet<String>>,
+    unreadable: Unreadable,
 }
 
 impl Sessions {
     /// Creates the store.
     pub fn new(database: Arc<Database>, report: Report) -> Self {
-        Self { database, report, unreadable: Mutex::default() }
+        let fix = "restore a backup of the database, or delete the session";
+        Self { database, unreadable: Unreadable::new(report, ProblemKind::Storage, "session", fix) }
     }
 
     /// Returns the store as its registration point declares it.
@@ -319,8 +317,13 @@ impl Sessions {
 
     fn forget(&self, id: String) -> Pending<()> {
         let mut write = Write::append(id.clone(), FORGET, vec![self.notes()], 0);
-        write.target = Some(Target { session: id, ends: true, is_listed: true });
-        self.database.put(write)
+        write.target = Some(Target { session: id.clone(), ends: true, is_listed: true });
+        let (unreadable, forgotten) = (self.unreadable.clone(), self.database.put(write));
+        Box::pin(async move {
+            forgotten.await?;
+            unreadable.is_readable(&id);
+            Ok(())
+        })
     }
 
     fn waiting(self: &Arc<Self>) -> Pending<Vec<String>> {
@@ -364,8 +367,9 @@ impl Sessions {
     fn session(self: &Arc<Self>, id: String) -> Pending<Option<StoredSession>> {
         let store = self.clone();
         Box::pin(async move {
-            let rows = store.database.rows(stored!("WHERE sessions.id = $1"), vec![Box::new(id)]).await?;
-            rows.first().map(stored).transpose()
+            let sql = stored!("WHERE sessions.id = $1");
+            let rows = store.database.rows(sql, vec![Box::new(id.clone())]).await?;
+            store.unreadable.noted(&id, rows.first().map(stored).transpose())
         })
     }
 
@@ -471,13 +475,7 @@ impl Sessions {
 
     /// Returns the session of a row, or `None` if it is damaged, so that the others can be listed.
     fn listed(&self, row: &Row) -> Option<StoredSession> {
-        stored(row)
-            .map_err(|why| {
-                if self.unreadable.lock().insert(row.get(0)) {
-                    self.report.say(format!("{why}; skipped"));
-                }
-            })
-            .ok()
+        self.unreadable.read(row.get(0), stored(row))
     }
 }
 

@@ -6,7 +6,9 @@ pub mod records;
 mod report;
 pub mod runs;
 pub mod transfer;
+mod unreadable;
 pub mod watchers;
 
 pub use report::Report;
+pub use unreadable::Unreadable;
 pub use watchers::Watchers;

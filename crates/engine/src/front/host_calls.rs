@@ -12,6 +12,7 @@ use ostler_contract::points::{
     Collection, CollectionOptions, PublishOptions, RecordChange, StoredCollection, Subscriber, UsageEntry,
 };
 use ostler_contract::problem::no_network;
+use ostler_contract::problems::Problems;
 use ostler_contract::read::{Read, Unknown};
 use ostler_contract::shared_runs::{EventRecords, FiredOnce, RunTransactions, SharedRuns};
 use ostler_contract::users::UsersStore;
@@ -30,21 +31,25 @@ use crate::core::stage::Stage;
 use crate::core::tasks;
 use crate::core::weak::upgraded;
 use crate::front::Front;
-use crate::sessions::{NewSession, ask};
+use crate::front::take_over::TakeOver;
+use crate::sessions::NewSession;
 use crate::users::principal::Principal;
 
 /// The host object of plugins, which does not keep the host alive.
 #[derive(Debug, Clone)]
-pub struct PluginHostCalls(Weak<Front>);
+pub struct PluginHostCalls {
+    front: Weak<Front>,
+    take_over: Arc<TakeOver>,
+}
 
 impl PluginHostCalls {
     /// Creates the calls of a host.
     pub fn new(front: &Arc<Front>) -> Arc<Self> {
-        Arc::new(Self(Arc::downgrade(front)))
+        Arc::new(Self { front: Arc::downgrade(front), take_over: Arc::default() })
     }
 
     fn front(&self) -> Result<Arc<Front>, Thrown> {
-        upgraded(&self.0)
+        upgraded(&self.front)
     }
 
     /// Asks the vault for a secret. It is not an async function, because its future would contain the caller and the vault.
@@ -291,6 +296,10 @@ impl HostCalls for PluginHostCalls {
         Ok(self.front()?.core.run_transactions().is_some())
     }
 
+    fn problems(&self, _: &Caller) -> Result<Problems, Thrown> {
+        Ok(self.front()?.core.log.problems().clone())
+    }
+
     fn lost_storage(&self, _: &Caller) -> Result<Option<String>, Thrown> {
         Ok(self.front()?.core.lost_storage())
     }
@@ -301,7 +310,10 @@ impl HostCalls for PluginHostCalls {
 
     fn takes_over(&self, _: &Caller, from: Option<String>, session: String) -> Pending<bool> {
         match self.front() {
-            Ok(front) => Box::pin(async move { takes_over(&front, from, &session).await }),
+            Ok(front) => {
+                let take_over = self.take_over.clone();
+                Box::pin(async move { take_over.takes_over(&front, from, &session).await })
+            }
             Err(why) => ready(Err(why)),
         }
     }
@@ -374,26 +386,6 @@ async fn session_of(front: &Front, uri: &str) -> Result<Option<FoundSession>, Th
             Ok(found
                 .map(|entry| FoundSession { provider: entry.provider.clone(), owner: entry.owner.clone() }))
         }
-    }
-}
-
-/// Whether this host continues work about a session. In a cluster, a session has one owner at a time.
-async fn takes_over(front: &Front, from: Option<String>, session: &str) -> Result<bool, Thrown> {
-    let Some(cluster) = front.core.cluster() else { return Ok(true) };
-    let own = cluster.incarnation();
-    if from.as_ref() == Some(&own) {
-        return Ok(true);
-    }
-    let hosts = ask(cluster.hosts()).await?;
-    let alive = || hosts.iter().filter(|host| host.is_alive).map(|host| &host.incarnation);
-    if from.is_some_and(|from| alive().any(|host| *host == from)) {
-        return Ok(false);
-    }
-    match front.sessions.session_at(session).await {
-        Read::Known(Some(_)) => Ok(true),
-        Read::Known(None) => Ok(alive().min() == Some(&own)),
-        Read::Unknown(Unknown(why)) if SessionElsewhere::is(&why) => Ok(false),
-        Read::Unknown(why) => Err(why.into()),
     }
 }
 

@@ -13,6 +13,7 @@ mod order;
 pub(crate) mod peer;
 pub(crate) mod plugin_commands;
 pub mod relay;
+mod take_over;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

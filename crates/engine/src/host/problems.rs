@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
-use ostler_contract::problems::{Finding, KnownProblem, ProblemKind};
+use ostler_contract::problems::{Finding, KnownProblem, ProblemKind, STATE};
 
 use super::Host;
 
-/// How long the list waits for the store of policies. Whoever asks waits for the list.
-const POLICIES: Duration = Duration::from_secs(1);
+/// How long the list waits for the store of policies and for the vault. Whoever asks waits for the list.
+const LOOK: Duration = Duration::from_secs(1);
+/// The place of a vault that does not say itself what is wrong with it.
+const VAULT: &str = "vault";
 
 impl Host {
-    /// Returns what is wrong now, by kind and place, without secrets. It waits for the store of policies.
+    /// Returns what is wrong now, by kind and place, without secrets. It waits for the store of policies and for the vault.
     pub async fn problems(&self) -> Vec<KnownProblem> {
-        // A store that answers late leaves what was known of them.
-        let _ = tokio::time::timeout(POLICIES, self.access.look_at_policies()).await;
+        let look = async { tokio::join!(self.access.look_at_policies(), self.look_at_vault()) };
+        // A store that answers late leaves what was known of it.
+        let _ = tokio::time::timeout(LOOK, look).await;
         self.known_problems()
     }
 
@@ -23,7 +26,7 @@ impl Host {
         let lost = self.core.lost_storage().map(|lost| {
             Finding::error(lost).fixed_by("it accepts no new work until this is over; see ostler logs")
         });
-        known.set(ProblemKind::Storage, "state", lost.into_iter().collect());
+        known.set(ProblemKind::Storage, STATE, lost.into_iter().collect());
         known.set(ProblemKind::Cluster, "cluster", self.unreachable_hosts());
         let problems = known.list().into_iter().chain(self.automations.unheard_problems());
         let hide = |text| self.core.log.without_secrets(text);
@@ -35,6 +38,17 @@ impl Host {
         let mut problems: Vec<KnownProblem> = shown.collect();
         problems.sort_by(|a, b| (a.kind, &a.place).cmp(&(b.kind, &b.place)));
         problems
+    }
+
+    /// Reads the vault, which says itself what is wrong with it. Another one says it by its answer.
+    async fn look_at_vault(&self) {
+        let Some(vault) = self.core.vault() else { return };
+        let failed = vault.list.within(LOOK, ()).await.err();
+        let known = self.core.log.problems();
+        let says_itself = |known: &KnownProblem| known.kind == ProblemKind::Vault && known.place != VAULT;
+        let failed = failed.filter(|_| !known.list().iter().any(says_itself));
+        let why = failed.map(|why| Finding::error(format!("the names in the vault cannot be listed: {why}")));
+        known.set(ProblemKind::Vault, VAULT, why.into_iter().collect());
     }
 
     fn unreachable_hosts(&self) -> Vec<Finding> {

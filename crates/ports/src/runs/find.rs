@@ -10,6 +10,7 @@ use ostler_contract::live::Pending;
 use ostler_contract::points::{RunPage, RunQuery};
 use ostler_contract::protocol::uri::automation_id;
 use ostler_contract::protocol::wire::state::AutomationRunState;
+use ostler_contract::stores::Unreadable;
 use ostler_contract::stores::runs::{self as stores, Search, query_time, run_time};
 use ostler_contract::{RpcError, Thrown};
 use rusqlite::types::Value as Sql;
@@ -17,7 +18,6 @@ use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
 use super::words;
 use super::{Runs, cursor_of, number_in, run_in};
-use crate::Report;
 use crate::sessions::decode;
 use crate::state::Failure;
 
@@ -185,7 +185,7 @@ impl Query {
         db: &Connection,
         search: &Search,
         within: (i64, i64),
-        (report, titles): (&Report, &Titles),
+        (unreadable, titles): (&Unreadable, &Titles),
     ) -> Result<Option<RunPage>, Failure> {
         let mut asked = db.prepare_cached(&self.sql(false))?;
         let mut rows = asked.query(params_from_iter(self.parameters(within, None)))?;
@@ -193,7 +193,7 @@ impl Query {
         for _ in 0..RECENT {
             let Some(row) = rows.next()? else { return Ok(Some(page)) };
             let (number, fits): (i64, bool) = (row.get(0)?, row.get(1)?);
-            let run = if fits { run_of(db, number, report)? } else { None };
+            let run = if fits { run_of(db, number, unreadable)? } else { None };
             if let Some(run) = run.filter(|run| has_words(search, run, titles)) {
                 if is_full(&page, self.limit) {
                     page.next_cursor = Some(cursor_of(last));
@@ -206,13 +206,13 @@ impl Query {
         Ok(None)
     }
 
-    fn page(&self, db: &Connection, report: &Report, titles: &Titles) -> Result<RunPage, Failure> {
+    fn page(&self, db: &Connection, unreadable: &Unreadable, titles: &Titles) -> Result<RunPage, Failure> {
         let within = self.numbers(db)?;
         let mut expression = None;
         if let Some(search) = &self.search {
             let found = words::expression(search, |begin| terms_of(db, begin))?;
             if found.is_broad
-                && let Some(page) = self.recent(db, search, within, (report, titles))?
+                && let Some(page) = self.recent(db, search, within, (unreadable, titles))?
             {
                 return Ok(page);
             }
@@ -243,7 +243,7 @@ impl Query {
                 return Ok(page);
             }
             if fits {
-                page.runs.extend(run_of(db, number, report)?);
+                page.runs.extend(run_of(db, number, unreadable)?);
             }
             last = number;
         }
@@ -276,10 +276,14 @@ fn terms_of(db: &Connection, begin: &str) -> Result<Option<Vec<String>>, Failure
     }
 }
 
-fn run_of(db: &Connection, number: i64, report: &Report) -> Result<Option<AutomationRunState>, Failure> {
+fn run_of(
+    db: &Connection,
+    number: i64,
+    unreadable: &Unreadable,
+) -> Result<Option<AutomationRunState>, Failure> {
     let mut asked = db.prepare_cached("SELECT uri, run FROM automation_runs WHERE number = ?1")?;
     let mut rows = asked.query([number])?;
-    rows.next()?.map_or(Ok(None), |row| run_in(row, report))
+    rows.next()?.map_or(Ok(None), |row| run_in(row, unreadable))
 }
 
 /// The titles of automations, by id.
@@ -288,7 +292,7 @@ pub(crate) type Titles = HashMap<String, String>;
 impl Runs {
     /// Returns a page of the runs that match a query. `titles` are searched for runs that have not ended.
     pub(crate) fn find(&self, query: RunQuery, titles: Titles) -> Pending<RunPage> {
-        let report = self.report.clone();
-        self.db.read(move |db| Query::read(query)?.page(db, &report, &titles))
+        let unreadable = self.unreadable.clone();
+        self.db.read(move |db| Query::read(query)?.page(db, &unreadable, &titles))
     }
 }

@@ -12,8 +12,7 @@ use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{AutomationProgress, RunPage};
 use ostler_contract::protocol::uri::automation_id;
 use ostler_contract::protocol::wire::state::{AutomationRunLifecycle, AutomationRunState};
-use ostler_contract::stores::runs as search;
-use ostler_contract::stores::watchers::Watchers;
+use ostler_contract::stores::{Unreadable, Watchers, runs as search};
 use ostler_contract::{RpcError, Thrown};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -31,6 +30,7 @@ const PAGE: i64 = 20;
 pub(crate) struct Runs {
     db: Arc<StateDb>,
     report: Report,
+    unreadable: Unreadable,
     retention: RunRetention,
     /// Watchers to notify of runs that retention removed.
     pub(crate) removed: Watchers<Vec<String>>,
@@ -39,7 +39,8 @@ pub(crate) struct Runs {
 impl Runs {
     pub(crate) fn new(db: Arc<StateDb>, report: Report) -> Result<Self, Thrown> {
         let removed = Watchers::new("removed runs".to_owned(), report.clone())?;
-        Ok(Self { db, report, retention: RunRetention::default(), removed })
+        let unreadable = Unreadable::of_runs(report.clone(), &removed);
+        Ok(Self { db, report, unreadable, retention: RunRetention::default(), removed })
     }
 
     /// Returns the same runs with other retention rules; a background task applies them to the stored runs.
@@ -103,7 +104,7 @@ impl Runs {
     }
 
     pub(crate) fn page(&self, id: String, cursor: Option<String>) -> Pending<RunPage> {
-        let report = self.report.clone();
+        let unreadable = self.unreadable.clone();
         self.db.read(move |db| {
             let before = match cursor {
                 None => i64::MAX,
@@ -124,14 +125,14 @@ impl Runs {
                 }
                 taken += 1;
                 last = row.get("number")?;
-                page.runs.extend(run_in(row, &report)?);
+                page.runs.extend(run_in(row, &unreadable)?);
             }
             Ok(page)
         })
     }
 
     pub(crate) fn unfinished(&self) -> Pending<Vec<AutomationRunState>> {
-        let report = self.report.clone();
+        let unreadable = self.unreadable.clone();
         self.db.read(move |db| {
             let mut asked = db.prepare_cached(
                 "SELECT number, uri, run FROM automation_runs WHERE ended = 0 ORDER BY number",
@@ -139,7 +140,7 @@ impl Runs {
             let mut rows = asked.query([])?;
             let mut runs = Vec::new();
             while let Some(row) = rows.next()? {
-                runs.extend(run_in(row, &report)?);
+                runs.extend(run_in(row, &unreadable)?);
             }
             Ok(runs)
         })
@@ -204,14 +205,11 @@ fn has_ended(run: &AutomationRunState) -> bool {
 }
 
 /// Returns the run of a row. A run that cannot be read is reported and skipped.
-fn run_in(row: &rusqlite::Row<'_>, report: &Report) -> Result<Option<AutomationRunState>, Failure> {
+fn run_in(row: &rusqlite::Row<'_>, unreadable: &Unreadable) -> Result<Option<AutomationRunState>, Failure> {
     let uri: String = row.get("uri")?;
     match decode(row.get_ref("run")?.as_str().unwrap_or_default(), "run", &uri) {
-        Ok(run) => Ok(Some(run)),
-        Err(Failure::Thrown(thrown)) => {
-            report.say(format!("{thrown}; skipped"));
-            Ok(None)
-        }
+        Ok(run) => Ok(unreadable.read(&uri, Ok(run))),
+        Err(Failure::Thrown(why)) => Ok(unreadable.read(&uri, Err(why))),
         Err(failure) => Err(failure),
     }
 }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::lines::Lines;
 use ostler_contract::points::{KeptChat, KeptDraft, KeptSession, KeptTurn, SessionStore};
+use ostler_contract::problems::Problems;
 use ostler_contract::protocol::wire::state::Turn;
 use ostler_contract::{Pending, Thrown, Value, json};
 use ostler_ports::conformance::sessions_conformance;
@@ -435,7 +436,9 @@ async fn a_session_that_cannot_be_read_hides_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let lines = Lines::default();
     let db = StateDb::open(folder.path()).unwrap();
-    let store = Arc::new(SqliteSessions::new(db, lines.report())).into_point();
+    let problems = Problems::default();
+    let report = lines.report().keeping(problems.clone());
+    let store = Arc::new(SqliteSessions::new(db, report)).into_point();
     for id in ["a", "b"] {
         store.set_config.unbounded((id.into(), KeptSession::default())).await.unwrap();
     }
@@ -445,10 +448,13 @@ async fn a_session_that_cannot_be_read_hides_no_other() {
     assert_eq!(all.len(), 1);
     insta::assert_debug_snapshot!(lines.taken(""), @r#"
     [
-        "cannot read the stored session a: missing field `uri` at line 1 column 2; skipped",
+        "cannot read the stored session a: missing field `uri` at line 1 column 2; skipped until it is fixed",
     ]
     "#);
+    assert_eq!(problems.list()[0].place, "session a");
     insta::assert_snapshot!(store.config.unbounded(("a".into(),)).await.unwrap_err(), @"cannot read the stored session a: missing field `uri` at line 1 column 2");
+    store.forget.unbounded(("a".into(),)).await.unwrap();
+    assert_eq!(problems.list(), [], "it is gone");
 }
 
 #[test]

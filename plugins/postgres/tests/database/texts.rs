@@ -30,6 +30,47 @@ fn json_columns(server: &Postgres) -> Vec<(String, String)> {
         .collect()
 }
 
+/// What the host's list of problems names.
+fn wrong(host: &Joined) -> Vec<String> {
+    host.problems.list().into_iter().map(|problem| problem.place).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL: .ci/postgres"]
+async fn what_cannot_be_read_is_a_problem_until_it_can_or_is_gone() {
+    let server = Postgres::start();
+    let host = Arc::new(Joined::default());
+    let stores = applied_to(host.clone(), options(&server, "ostler"), Retention::default()).await.unwrap();
+    let notes =
+        stores.records.collection.unbounded(("notes".into(), CollectionOptions::default())).await.unwrap();
+    notes.put.unbounded((of(json!({ "id": "a" })),)).await.unwrap();
+    let definition: AutomationDefinition = of(json!({
+        "title": "a", "enabled": true, "message": { "text": "b", "origin": { "kind": "automation" } },
+        "session": {}, "triggers": [],
+    }));
+    stores.automations.create.unbounded(("a".into(), definition, None)).await.unwrap();
+    stores.sessions.set_config.unbounded(("s".into(), KeptSession::default())).await.unwrap();
+    let list = async || {
+        notes.list.unbounded(()).await.unwrap();
+        stores.automations.list.unbounded(()).await.unwrap();
+        stores.sessions.all.as_ref().unwrap().unbounded(()).await.unwrap();
+        wrong(&host)
+    };
+    assert_eq!(list().await, Vec::<String>::new());
+    let before = server.psql("ostler", "SELECT definition FROM ostler.automations");
+    for sql in ["automations SET definition = '{}'", "records SET record = '1'", "sessions SET kept = '{}'"] {
+        server.psql("ostler", &format!("UPDATE ostler.{sql}"));
+    }
+    assert_eq!(list().await, ["session s", "stored automation a", "record notes/a"]);
+    list().await;
+    assert_eq!(host.lines.lock().unwrap().len(), 3, "each is logged once");
+    server.psql("ostler", &format!("UPDATE ostler.automations SET definition = '{}'", before.trim()));
+    notes.remove.unbounded(("a".into(),)).await.unwrap();
+    stores.sessions.forget.unbounded(("s".into(),)).await.unwrap();
+    assert_eq!(list().await, Vec::<String>::new());
+    stores.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL: .ci/postgres"]
 async fn texts_with_nul_are_stored_and_leave_all_tables_readable_with_sql() {

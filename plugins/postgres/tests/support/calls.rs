@@ -6,6 +6,7 @@ use ostler_contract::cluster::Cluster;
 use ostler_contract::host::{Fired, HostCalls, Peer, SecretScope, SessionRequest};
 use ostler_contract::live::Pending;
 use ostler_contract::points::{Collection, CollectionOptions, PublishOptions, Subscriber, UsageEntry};
+use ostler_contract::problems::Problems;
 use ostler_contract::shared_runs::{RunTransactions, SharedRuns};
 use ostler_contract::users::UsersStore;
 use ostler_contract::{Caller, JsonObject, NoHost, Thrown, Value};
@@ -18,6 +19,8 @@ pub struct Joined {
     pub users: Mutex<Option<Arc<dyn UsersStore>>>,
     /// The lines of the log.
     pub lines: Mutex<Vec<String>>,
+    /// What is wrong with the host.
+    pub problems: Problems,
 }
 
 impl HostCalls for Joined {
@@ -39,6 +42,10 @@ impl HostCalls for Joined {
     fn join_users(&self, _: &Caller, users: Arc<dyn UsersStore>) -> Result<(), Thrown> {
         *self.users.lock().unwrap() = Some(users);
         Ok(())
+    }
+
+    fn problems(&self, _: &Caller) -> Result<Problems, Thrown> {
+        Ok(self.problems.clone())
     }
 
     fn log(&self, _: &Caller, line: String) -> Result<(), Thrown> {
