@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ostler_contract::http::Uri;
 use ostler_contract::points::Collection;
-use ostler_contract::read::Read;
+use ostler_contract::read::{Read, Unknown};
 use ostler_contract::{JsonObject, PluginHost, Slug, Thrown, Value, json};
 use tokio::sync::Semaphore;
 
@@ -26,7 +26,7 @@ const AT_ONCE: usize = 64;
 const AGAIN: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
 /// The field of a record with the run of the host of a cluster that posts it.
-const HELD_BY: &str = "heldBy";
+pub(crate) const HELD_BY: &str = "heldBy";
 /// How often a host of a cluster looks for callbacks that another one left. A lost host's sessions have moved by then.
 const LOOK: Duration = Duration::from_secs(30);
 
@@ -52,6 +52,8 @@ pub(crate) struct ClaimedCallback {
     callback: Callback,
     /// Whether the next start finds it, or may find it.
     is_stored: bool,
+    /// The run of the host of a cluster that its record names.
+    held_by: Option<String>,
     claim: Claim,
 }
 
@@ -84,10 +86,12 @@ impl Callbacks {
     /// Claims a callback; `None` if a task has it.
     pub fn claim(&self, callback: Callback) -> Option<ClaimedCallback> {
         let claim = self.claims.take(id(&callback))?;
-        Some(ClaimedCallback { callback, is_stored: false, claim })
+        Some(ClaimedCallback { callback, is_stored: false, held_by: None, claim })
     }
 
-    async fn store(&self, callback: &Callback) -> Result<(), Thrown> {
+    /// Stores a callback, and returns the run of the host that its record names.
+    async fn store(&self, callback: &Callback) -> Result<Option<String>, Thrown> {
+        let held_by = self.host.incarnation()?;
         let mut record = json!({
             "id": id(callback), "endpoint": &*callback.endpoint, "chat": callback.chat, "thread": callback.thread,
             "turn": callback.turn, "url": callback.url.to_string(), "failures": callback.failures,
@@ -95,16 +99,29 @@ impl Callbacks {
         if let Some(session) = &callback.session {
             record["session"] = session.as_str().into();
         }
-        if let Some(run) = self.host.incarnation()? {
-            record[HELD_BY] = run.into();
+        if let Some(run) = &held_by {
+            record[HELD_BY] = run.as_str().into();
         }
         if let Some(next) = callback.next {
             record["next"] = next.to_string().into();
         }
-        match record {
-            Value::Object(record) => self.records.put.call((record,)).await,
-            _ => Ok(()),
+        if let Value::Object(record) = record {
+            self.records.put.call((record,)).await?;
         }
+        Ok(held_by)
+    }
+
+    /// Whether a callback is still for this host to post. One that lost its place in the cluster may have lost its callbacks to
+    /// another one, which has posted them by then.
+    async fn is_own(&self, claimed: &ClaimedCallback) -> Result<bool, Unknown> {
+        let own = self.host.incarnation().map_err(Unknown)?;
+        let is_sure = own == claimed.held_by && matches!(self.host.lost_storage(), Ok(None));
+        if own.is_none() || !claimed.is_stored || is_sure {
+            return Ok(true);
+        }
+        let record = self.records.get.read((claimed.claim.id().to_owned(),)).await.known()?;
+        let held_by = |record: &JsonObject| record.get(HELD_BY)?.as_str().map(str::to_owned);
+        Ok(record.is_some_and(|record| held_by(&record) == claimed.held_by))
     }
 }
 
@@ -150,14 +167,19 @@ impl Webhook {
         self.continue_callbacks(stored).await;
     }
 
-    /// Continues the callbacks of hosts of the cluster that are lost, for as long as this one runs.
+    /// Continues the unconfirmed turns and the callbacks of hosts of the cluster that are lost, for as long as this one runs.
     pub(crate) async fn take_over_callbacks(self: Arc<Self>) {
         let (webhook, mut said) = (Arc::downgrade(&self), None);
         drop(self);
         while let Some(webhook) = webhook.upgrade()
             && matches!(webhook.host.incarnation(), Ok(Some(_)))
         {
-            match webhook.callbacks.records.list.read(()).await {
+            // First the turns, so that each has its callback.
+            let stored = match webhook.take_over_unconfirmed().await {
+                Read::Known(()) => webhook.callbacks.records.list.read(()).await,
+                Read::Unknown(why) => Read::Unknown(why),
+            };
+            match stored {
                 Read::Known(stored) => {
                     said = None;
                     webhook.continue_callbacks(stored).await;
@@ -182,12 +204,17 @@ impl Webhook {
             let Some(mut callback) = callback else { continue };
             let from = record.get(HELD_BY).and_then(Value::as_str).map(str::to_owned);
             if let Ok(Some(own)) = self.host.incarnation() {
+                // This run of the host has a task for it, or has posted it since the list was read.
+                if from.as_ref() == Some(&own) {
+                    continue;
+                }
                 let session = callback.callback.session.clone().unwrap_or_default();
                 // One that cannot be decided is looked at again.
                 if !self.host.takes_over(from.clone(), session).await.unwrap_or(false) {
                     continue;
                 }
-                if from.is_some_and(|from| from != own) {
+                callback.held_by.clone_from(&from);
+                if from.is_some() {
                     self.store_callback(&mut callback).await;
                 }
             }
@@ -218,7 +245,7 @@ impl Webhook {
     /// Stores a callback for a later start. A failure is only logged.
     pub(crate) async fn store_callback(&self, callback: &mut ClaimedCallback) {
         match self.callbacks.store(&callback.callback).await {
-            Ok(()) => callback.is_stored = true,
+            Ok(held_by) => (callback.is_stored, callback.held_by) = (true, held_by),
             Err(why) => {
                 self.problem(&callback.callback.endpoint, &format!("cannot store a callback: {why}"));
             }
@@ -234,10 +261,13 @@ impl Webhook {
         let kept = again(|| self.callbacks.store(&callback.callback)).await;
         // A write whose answer was lost may be done.
         callback.is_stored = true;
-        if let Err(why) = kept {
-            let id = callback.claim.id().to_owned();
-            callback.is_stored = self.callbacks.records.remove.call((id,)).await.is_err();
-            return Err(Thrown::new(format_args!("its callback: {}", why.message)));
+        match kept {
+            Ok(held_by) => callback.held_by = held_by,
+            Err(why) => {
+                let id = callback.claim.id().to_owned();
+                callback.is_stored = self.callbacks.records.remove.call((id,)).await.is_err();
+                return Err(Thrown::new(format_args!("its callback: {}", why.message)));
+            }
         }
         Ok(())
     }
@@ -290,6 +320,18 @@ impl Webhook {
         }
         let about = About { runs: Vec::new(), session: callback.session.clone() };
         loop {
+            while let is_own = self.callbacks.is_own(&claimed).await
+                && is_own != Ok(true)
+            {
+                if is_own == Ok(false) {
+                    return;
+                }
+                // Known once the store answers.
+                tokio::time::sleep(AGAIN[1]).await;
+            }
+            if claimed.is_stored && self.host.incarnation() != Ok(claimed.held_by.clone()) {
+                self.store_callback(&mut claimed).await;
+            }
             let callback = &mut claimed.callback;
             let posted = {
                 let _place = self.callbacks.posting.acquire().await;

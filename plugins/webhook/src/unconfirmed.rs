@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::at_last::{read_at_last, remove_at_last};
 use crate::callback;
-use crate::callbacks::{Callback, ClaimedCallback};
+use crate::callbacks::{Callback, ClaimedCallback, HELD_BY};
 use crate::claims::{Claim, Claims};
 use crate::endpoint::{BotTarget, Target};
 use crate::extras::Retry;
@@ -84,6 +84,15 @@ struct Record {
     storing: Option<JoinHandle<()>>,
 }
 
+/// Whether a host sees a recorded turn through.
+enum Continues {
+    No,
+    /// Its own, of an earlier start.
+    Own,
+    /// That of another run of a host of the cluster, which is lost.
+    OfAnother,
+}
+
 /// The outcome of a search for the message of a turn.
 enum Recall {
     /// The message can be sent.
@@ -140,7 +149,7 @@ impl UnconfirmedTurns {
     ) -> impl Future<Output = Result<(), Thrown>> + Send + use<> {
         let mut record = JsonObject::from_iter([
             ("id".to_owned(), id(&turn.turn).into()),
-            // In a shared store, each host sees its own through.
+            // Of hosts that share a store without a cluster, each sees its own through.
             ("host".to_owned(), self.host.facts().host_name.as_str().into()),
             ("endpoint".to_owned(), turn.endpoint.to_string().into()),
             ("session".to_owned(), turn.session.as_str().into()),
@@ -152,6 +161,9 @@ impl UnconfirmedTurns {
         ]);
         if let Some(url) = &turn.url {
             record.insert("url".to_owned(), json!(url.to_string()));
+        }
+        if let Ok(Some(run)) = self.host.incarnation() {
+            record.insert(HELD_BY.to_owned(), run.into());
         }
         self.records.put.call((record,))
     }
@@ -166,7 +178,7 @@ fn size_of(message: &Value) -> usize {
     MESSAGE + message["text"].as_str().map_or(0, str::len)
 }
 
-fn read(record: &JsonObject, host: &str) -> Option<(UnconfirmedTurn, Value)> {
+fn read(record: &JsonObject) -> Option<(UnconfirmedTurn, Value)> {
     let text = |field: &str| record.get(field).and_then(Value::as_str);
     let owned = |field: &str| text(field).map(str::to_owned);
     let turn = UnconfirmedTurn {
@@ -177,8 +189,7 @@ fn read(record: &JsonObject, host: &str) -> Option<(UnconfirmedTurn, Value)> {
         turn: owned("turn")?,
         url: text("url").and_then(|url| url.parse().ok()),
     };
-    let message = record.get("message")?.clone();
-    (text("host") == Some(host)).then_some((turn, message))
+    Some((turn, record.get("message")?.clone()))
 }
 
 impl Webhook {
@@ -233,10 +244,32 @@ impl Webhook {
     /// Continues the unconfirmed turns of an earlier start. Afterwards their callbacks are claimed.
     pub(crate) async fn resume_unconfirmed(self: &Arc<Self>) {
         let list = || async { self.unconfirmed.records.list.read(()).await };
-        let name = self.host.facts().host_name.clone();
-        for record in read_at_last(&self.host, "the unconfirmed turns of an earlier start", list).await {
-            let Some((turn, message)) = read(&record, &name) else { continue };
+        let stored = read_at_last(&self.host, "the unconfirmed turns of an earlier start", list).await;
+        self.continue_unconfirmed(stored).await;
+    }
+
+    /// Continues the unconfirmed turns of hosts of the cluster that are lost, before their callbacks.
+    pub(crate) async fn take_over_unconfirmed(self: &Arc<Self>) -> Read<()> {
+        match self.unconfirmed.records.list.read(()).await {
+            Read::Known(stored) => Read::Known(self.continue_unconfirmed(stored).await),
+            Read::Unknown(why) => Read::Unknown(why),
+        }
+    }
+
+    async fn continue_unconfirmed(self: &Arc<Self>, stored: Vec<JsonObject>) {
+        for record in stored {
+            let Some((turn, message)) = read(&record) else { continue };
             let Some(claim) = self.unconfirmed.claim(&turn.turn) else { continue };
+            match self.continues(&record, &turn.session).await {
+                Continues::No => continue,
+                Continues::Own => {}
+                Continues::OfAnother => {
+                    if let Err(why) = self.unconfirmed.store(&turn, &message).await {
+                        self.problem(&turn.endpoint, &format!("cannot store an unconfirmed turn: {why}"));
+                        continue;
+                    }
+                }
+            }
             let callback = turn.callback().and_then(|callback| self.callbacks.claim(callback));
             // The message is read again when it is sent.
             let (size, record) = (size_of(&message), Record { claim, storing: None });
@@ -247,6 +280,27 @@ impl Webhook {
                 callback,
                 record,
             }));
+        }
+    }
+
+    /// Whether this host sees a recorded turn through.
+    async fn continues(&self, record: &JsonObject, session: &str) -> Continues {
+        let text = |field: &str| record.get(field).and_then(Value::as_str).map(str::to_owned);
+        match self.host.incarnation() {
+            Ok(Some(own)) => {
+                let from = text(HELD_BY);
+                // This run of the host has a task for it, or has confirmed it since the list was read.
+                if from.as_ref() == Some(&own) {
+                    return Continues::No;
+                }
+                // One that cannot be decided is looked at again.
+                match self.host.takes_over(from, session.to_owned()).await {
+                    Ok(true) => Continues::OfAnother,
+                    _ => Continues::No,
+                }
+            }
+            _ if text("host").as_ref() == Some(&self.host.facts().host_name) => Continues::Own,
+            _ => Continues::No,
         }
     }
 
@@ -405,18 +459,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_read_by_the_host_that_wrote_it() {
+    fn a_record_is_read() {
         let record = json!({
             "id": id("t1"), "host": "one", "endpoint": "talk", "session": "echo:/1", "chat": "ahp-chat:/1", "thread": "t",
             "turn": "t1", "message": { "text": "hello" }, "url": "https://hooks.example/a",
         });
         let Value::Object(record) = record else { unreachable!() };
-        let (turn, message) = read(&record, "one").unwrap();
+        let (turn, message) = read(&record).unwrap();
         assert_eq!(message["text"], "hello");
         assert_eq!(
             (&*turn.turn, turn.url.unwrap().to_string()),
             ("t1", "https://hooks.example/a".to_owned())
         );
-        assert_eq!(read(&record, "two"), None);
     }
 }

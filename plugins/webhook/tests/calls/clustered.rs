@@ -7,6 +7,7 @@ use ostler_contract::points::{RecordStore, SessionStore};
 use ostler_contract::{Value, json};
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_testkit::MemoryCluster;
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::support::{Posts, World, builder, endpoint, folder, records};
@@ -96,4 +97,36 @@ async fn a_host_posts_the_callback_of_a_turn_that_the_loss_of_another_one_broke(
     a_minute_passes().await;
     let all = [posted(&second.posts, &turn), posted(&third.posts, &turn)].concat();
     assert_eq!(all, ["error"], "by one of the other hosts");
+    assert_eq!(posted(&first.posts, &turn), [""; 0]);
+}
+
+/// A message that was accepted by a host that was lost before the turn was confirmed runs on another one, once, and its end is
+/// posted once.
+#[tokio::test]
+async fn a_host_sees_an_unconfirmed_turn_of_a_lost_one_through() {
+    let mut hosts = Hosts::new();
+    let world = hosts.start("two").await;
+    let (status, body) = world.say_back("back", "t", "first", BACK).await;
+    assert_eq!(status, 202, "{body}");
+    world.posts.wait_for(1).await;
+    let thread = world.kept("webhook-threads").await.remove(0);
+    // As a host stores it that is killed before its turn is confirmed.
+    let turn = "0b0c5f0a-unconfirmed";
+    let digest = Sha256::new().chain_update(turn.len().to_be_bytes()).chain_update(turn).finalize();
+    let record = json!({
+        "id": format!("u{}", hex::encode(&digest[..16])), "host": "one", "heldBy": "lost", "endpoint": "back",
+        "session": thread["session"], "chat": thread["chat"], "thread": "t", "turn": turn, "url": BACK,
+        "message": { "text": "second" }, "since": "2026-01-01T00:00:00.000Z",
+    });
+    let unconfirmed = hosts.records.collection.unbounded(("webhook-unconfirmed".into(), Default::default()));
+    let unconfirmed = unconfirmed.await.unwrap();
+    unconfirmed.put.unbounded((record.as_object().unwrap().clone(),)).await.unwrap();
+    a_minute_passes().await;
+    world.posts.wait_for(2).await;
+    a_minute_passes().await;
+    assert_eq!(posted(&world.posts, &turn.into()), ["complete"]);
+    assert!(world.kept("webhook-unconfirmed").await.is_empty());
+    let chat = world.chat(thread["chat"].as_str().unwrap()).await;
+    let said = chat["turns"].as_array().unwrap().iter().map(|turn| &turn["message"]["text"]);
+    assert_eq!(said.collect::<Vec<_>>(), ["first", "second"]);
 }
