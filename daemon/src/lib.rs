@@ -10,6 +10,8 @@ mod backup;
 pub mod bundled;
 pub mod cli;
 mod cli_manifest;
+#[cfg(test)]
+mod cli_page;
 pub mod client;
 mod client_plugins;
 pub mod compose;

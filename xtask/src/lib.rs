@@ -15,6 +15,7 @@ pub mod lines;
 pub mod modules;
 mod owners;
 pub mod packages;
+mod pages;
 mod publication;
 mod reads;
 pub mod tidy;

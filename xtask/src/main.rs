@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask tidy                      check what the compiler does not: edges, files, the ledger
-cargo xtask generate                  write the files made from the code: sdk/index.d.ts, docs/configuration.md, docs/javascript.md, docs/verification.md
+cargo xtask generate                  write the files made from the code: sdk/index.d.ts and pages in docs/
 cargo xtask lines                     count the lines of each crate of the product, without tests
 cargo xtask examples                  check the examples with TypeScript; needs npm
 cargo xtask agents [--check] FOLDER|--download   ask the installed ACP agents, or all by npx and uvx, what they support, for docs/agents.md; needs target/debug/ostler

@@ -14,8 +14,8 @@ pub const SOURCE: &str = "crates/js/packages";
 /// The page with the packages.
 pub(crate) const PAGE: &str = "docs/packages.md";
 /// The beginning of the list of packages without a program, because they were tried and do not work.
-const UNSUPPORTED: &str = "\nThese were tried and do not work, or not completely. Packages with native addons are not listed; importing one \
-                           throws an error that names it.\n\n| package | why |\n|---|---|\n";
+const UNSUPPORTED: &str = "\nThese were tried and do not work, or not completely. Packages with native addons are not listed;\n\
+                           importing one throws an error that names it.\n\n| package | why |\n|---|---|\n";
 
 /// The programs and their manifest.
 pub struct Programs {
@@ -68,11 +68,19 @@ pub(crate) fn page(root: &Path) -> Result<String, String> {
     let lock = json(&root.join(SOURCE).join("package-lock.json"))?;
     let same = programs.names.iter().filter(|name| programs.known_difference(name).is_none()).count();
     let mut page = format!(
-        "# npm packages in plugins\n\nSmall programs that use npm packages, run under Node and in a plugin, against local \
-         servers. A package works if\nboth give the same answer. The programs are in [{SOURCE}](../{SOURCE}/uses); `cargo \
-         benchmarks packages` runs\nthem and compares the results with this page; `--subset` runs those marked with *. `cargo \
-         xtask generate` writes the page.\n\n{same} of {} programs answer as under Node.\n\n| program | packages | result \
-         |\n|---|---|---|\n",
+        "# npm packages in plugins\n\n\
+         Small programs that use npm packages, run under Node and in a plugin, against local servers. A package works if both\n\
+         give the same answer. The programs are in [{SOURCE}](../{SOURCE}/uses); `cargo benchmarks packages`\n\
+         runs them and compares the results with this page; `--subset` runs those marked with *. `cargo xtask generate` writes\n\
+         the page.\n\n\
+         {same} of {} programs answer as under Node.\n\n\
+         ## What it does not say\n\n\
+         A package that is not listed was not tried. A program uses the main functions of a package, not all of them, in the\n\
+         version that is listed; another version can behave differently. No package was tried for its speed: the engine\n\
+         interprets JavaScript, so computation is several times slower than in Node.\n\n\
+         ## Programs\n\n\
+         | program | packages | result |\n\
+         |---|---|---|\n",
         programs.names.len()
     );
     for name in programs.names() {

@@ -1,6 +1,6 @@
 //! Checks in addition to the compiler's: allowed crate dependencies, words that a crate must not contain, owners parsed
 //! by hand, commands of processes made by hand, crates with `unsafe`, waits of tests, lengths of files, top-level entries, tests named by the ledger, the format and citations of decisions, the pages and links of
-//! the book, generated files, the features that tests share with the program, tests that are unreliable, and what published crates need.
+//! the book, the form of its pages and the code that they quote, generated files, the features that tests share with the program, tests that are unreliable, and what published crates need.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -142,6 +142,7 @@ pub fn check(root: &Path) -> Vec<String> {
     ledger(root, &mut problems);
     crate::decisions::check(root, &mut problems);
     crate::book::check(root, &mut problems);
+    crate::pages::check(root, &mut problems);
     crate::generate::check(root, &mut problems);
     crate::features::check(root, &mut problems);
     crate::unreliable::check(root, &mut problems);

@@ -490,6 +490,10 @@ fn page(rows: &[Row]) -> String {
         "# Long verification\n\n\
          `cargo xtask verify --long` runs the checks that take too long for every change, or those it is given by name, and\n\
          records the last run of each here. `.ci/run` runs a fixed subset of each.\n\n\
+         ## What it does not do\n\n\
+         A result is as old as the date of its row: runs in workflows are not recorded here. No check uses an account of a\n\
+         provider of models, and none runs on arm64, macOS or Windows.\n\n\
+         ## Checks\n\n\
          | check | what it checks | in `.ci/run` |\n|---|---|---|\n",
     );
     for Check { name, what, subset, .. } in CHECKS {

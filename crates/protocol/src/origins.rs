@@ -183,7 +183,7 @@ const fn command_line(way: WayIn) -> Rule {
         // Clients of `initialize` that were offered `terminalCommandPrefix`.
         WayIn::Client | WayIn::Console => Rule::Granted(COMMAND_LINE, By::Sender),
         WayIn::Queue | WayIn::Edited | WayIn::Steering => Rule::AsEntered,
-        WayIn::Draft => Rule::Never("it is no message; whoever sends it is its sender"),
+        WayIn::Draft => Rule::Never("it is no message; its sender is the user who sends it"),
         WayIn::Editor | WayIn::CommandLine => {
             Rule::Never("it is a message: the program is given text by others")
         }
@@ -237,7 +237,7 @@ const fn template(way: WayIn) -> Rule {
             Rule::Never("a template is filled in once; what fills it is not read again")
         }
         writes_records!() => {
-            Rule::Always("only in the record of an automation or an endpoint, by whoever may write it")
+            Rule::Always("only in the record of an automation or an endpoint, by a user who may write it")
         }
         from_elsewhere!() | of_a_message!() => Rule::Never("messages are not templates"),
     }
@@ -247,7 +247,7 @@ const fn when(way: WayIn) -> Rule {
     match way {
         WayIn::BotCall | WayIn::AutomationEvent => Rule::Never("it is the value that a condition compares"),
         writes_records!() => {
-            Rule::Always("only in the record of an automation or an endpoint, by whoever may write it")
+            Rule::Always("only in the record of an automation or an endpoint, by a user who may write it")
         }
         from_elsewhere!() | of_a_message!() => Rule::Never("no condition is read from it"),
     }
@@ -263,7 +263,7 @@ const fn look_up(way: WayIn) -> Rule {
             Rule::Always("with the grants of its configuration entry, or as the code that it is")
         }
         WayIn::Queue | WayIn::Steering | WayIn::Edited => Rule::AsEntered,
-        WayIn::Draft => Rule::Never("it is no message; whoever sends it is its sender"),
+        WayIn::Draft => Rule::Never("it is no message; its sender is the user who sends it"),
         WayIn::BotCall | WayIn::AutomationEvent | starts_no_turn!() => {
             Rule::Never("names and URIs in it are text")
         }

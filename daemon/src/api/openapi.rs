@@ -65,8 +65,8 @@ pub(super) const STATUSES: &[Status] = &[
     status(415, "The content type is not JSON.", has_body),
     status(
         503,
-        "No memory for the body or the answer (`limits.memoryMb`), too many streams are open, or the users cannot be read; repeat the request after \
-         `Retry-After` seconds. The host is not ready.",
+        "The host is not ready, has no memory for it (`limits.memoryMb`), \
+         has too many streams open, or cannot read the users; repeat after `Retry-After` seconds.",
         |_| true,
     ),
 ];

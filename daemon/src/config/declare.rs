@@ -1,5 +1,5 @@
 //! The declaration of a configuration key, and the macro that derives from it: the field of [`Config`], the flag, the
-//! setting on the root channel, and the row in `docs/configuration.md`.
+//! setting on the root channel, and the section in `docs/configuration.md`.
 //!
 //! [`Config`]: super::Config
 

@@ -12,6 +12,7 @@ mod commands;
 mod first_use;
 mod folders;
 mod operating;
+mod pages;
 mod printing;
 mod problems;
 mod secrets;

@@ -43,7 +43,7 @@ pub fn write(root: &Path) -> Result<(), String> {
 }
 
 /// Writes the files whose data only the daemon and the JavaScript engine have: the tests that compare them write them.
-/// The table of the configuration keys, the page of the HTTP API and its document, the page of the Node APIs, and
+/// The configuration keys, the commands and flags, the page of the HTTP API and its document, the page of the Node APIs, and
 /// the tables of the threat model.
 fn by_tests(root: &Path) -> Result<(), String> {
     let ended = cargo()
@@ -59,13 +59,13 @@ fn by_tests(root: &Path) -> Result<(), String> {
             "ostler-engine",
         ])
         .args(["--lib", "--test", "people", "--"])
-        .args(["config::page", "api::page", "surface::page", "pages::"])
+        .args(["config::page", "api::page", "cli_page::", "surface::page", "pages::"])
         .env("OSTLER_WRITE_PAGES", "1")
         .status()
         .map_err(|error| format!("cargo test could not be started: {error}"))?;
     match ended.success() {
         true => Ok(()),
-        false => Err("docs/configuration.md, docs/http.md, docs/openapi.json, docs/javascript.md or docs/threat-model.md could not be written"
+        false => Err("docs/configuration.md, docs/command-reference.md, docs/http.md, docs/openapi.json, docs/javascript.md or docs/threat-model.md could not be written"
             .to_owned()),
     }
 }

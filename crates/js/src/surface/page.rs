@@ -16,42 +16,53 @@ const WRITE: &str = "OSTLER_WRITE_PAGES";
 /// The differences between globals and Node's.
 const GLOBALS: &str = "\
 \n`WebAssembly` is interpreted, so it runs many times slower than in Node. Threads, shared memory, garbage-collected types
-and exceptions are not supported: `WebAssembly.Tag`, `Exception` and `JSTag` are `undefined`, and a module that needs exceptions, such as
-that of `@automerge/automerge`, cannot be used. Memories and tables count against the plugin's memory,
-and what runs too long is interrupted. Memories, tables and globals that different instances export cannot be imported together. A package
-that limits its own time may reach that limit: the default engine of `shiki`, which is a WebAssembly module, leaves the rest of the first
-line plain after 500 ms unless `tokenizeTimeLimit: 0` is given.
+and exceptions are not supported: `WebAssembly.Tag`, `Exception` and `JSTag` are `undefined`, and a module that needs
+exceptions, such as that of `@automerge/automerge`, cannot be used. Memories and tables count against the plugin's
+memory, and code that exceeds the time limit is interrupted. Memories, tables and globals that different instances
+export cannot be imported together. A package that limits its own time may reach that limit: the default engine of
+`shiki`, which is a WebAssembly module, leaves the rest of the first line plain after 500 ms unless
+`tokenizeTimeLimit: 0` is given.
 
-`Intl.PluralRules`, `Intl.Collator`, `localeCompare` and `Intl.Segmenter` follow the rules of all languages that Node knows, of a
-newer version of the Unicode data. `Intl` formats English (`en`, `en-US`) completely. For about 85 other locales, among them those of
-Europe, Russian, Turkish, Hindi, Japanese, Korean and Chinese, it formats plain numbers and for most of them percentages and amounts
-in euros; for about 60 dates in numbers and times. Anything else, such as names of months and other digits, is formatted in English:
-`supportedLocalesOf` lists only `en` and `en-US`, and `resolvedOptions().locale` is the locale that is used. `Intl.DisplayNames`
-returns the codes.
+`Intl.PluralRules`, `Intl.Collator`, `localeCompare` and `Intl.Segmenter` follow the rules of all languages that Node
+supports, in a newer version of the Unicode data. `Intl` formats English (`en`, `en-US`) completely. For about 85 other
+locales, among them those of Europe, Russian, Turkish, Hindi, Japanese, Korean and Chinese, it formats plain numbers and
+for most of them percentages and amounts in euros; for about 60 dates in numbers and times. Anything else, such as names
+of months and other digits, is formatted in English: `supportedLocalesOf` lists only `en` and `en-US`, and
+`resolvedOptions().locale` is the locale that is used. `Intl.DisplayNames` returns the codes.
 
-A regular expression that begins with `^` is tried at each position of a text, also where it can only match at the first: about 10 ms for
-each megabyte. A lexer that removes what it has read from its text and tries several such patterns, as `marked` and others do, needs time
-that grows with the square of the text (`marked` reaches the limit with about 90 kB). The flag `y` tries one position.
+A regular expression that begins with `^` is tried at each position of a text, also where it can only match at the
+first: about 10 ms for each megabyte. A lexer that removes what it has read from its text and tries several such
+patterns, as `marked` and others do, takes time that grows with the square of the text (`marked` reaches the limit with
+about 90 kB). The flag `y` tries one position.
 
-A chunk of a web stream that is piped or transformed costs several times what it does in Node; larger chunks cost less in total.
+A chunk of a web stream that is piped or transformed costs several times what it does in Node; larger chunks cost less
+in total.
 
-An error for a call of what is no function names it, as in Node. The engine only knows the place of the last name before the
-call: where nested calls share it, the message names all of them (`build is not a function, or client.send is not a function`).
-A value that is passed to a built-in function in place of a callback is not named.
+Calling a value that is not a function throws an error that names the expression, as in Node. The engine only knows the
+place of the last name before the call: where nested calls share it, the message names all of them
+(`build is not a function, or client.send is not a function`). The message does not name a value that is passed to a
+built-in function in place of a callback.
 
-`URLPattern` is a global only, not an export of `node:url`. `EventSource` follows the standard where Node does not: an empty `id` or
-`event` field resets what was said before. So does `removeEventListener`: `true` is `capture`, and `eventPhase` is the same for all
-listeners of an event. A file URL loses its host before a drive letter (`file://host/C:/`), and empty parts at the start of its
-path.\n";
+`URLPattern` is a global only, not an export of `node:url`. `EventSource` follows the standard where Node does not: an
+empty `id` or `event` field clears the earlier value. `removeEventListener` follows it, too: `true` is `capture`, and
+`eventPhase` is the same for all listeners of an event. A file URL loses its host before a drive letter
+(`file://host/C:/`), and empty parts at the start of its path.\n";
 
 const HEAD: &str = "\
 # Node modules and web globals for plugins
 
-JavaScript and TypeScript plugins run on an engine inside the daemon, without Node. This page lists the available modules and
-globals; importing anything else is an error. Some functions that packages import but rarely call can be imported and throw
-`ERR_METHOD_NOT_IMPLEMENTED` when called, others are `undefined`, so that a package that asks with `typeof` does without; both
-are listed separately. The page is generated from the engine by `cargo xtask
-generate`, and a test of `crates/js` fails if it is outdated.
+JavaScript and TypeScript plugins run on an engine inside the daemon, without Node. This page lists the available
+modules and globals; importing anything else is an error. Some functions that packages import but rarely call can be
+imported and throw `ERR_METHOD_NOT_IMPLEMENTED` when called. Others are `undefined`, so that a package that checks with
+`typeof` does not use them. Both are listed separately. The page is generated from the engine by `cargo xtask generate`,
+and a test of `crates/js` fails if it is outdated.
+
+## What it does not do
+
+The engine loads no native addons, shares no memory between threads, and does not compile JavaScript to machine code:
+computation is several times slower than in Node. It has no network and no files but those of the daemon's user, and
+opens listeners only where the plugin's entry allows it (`listen`). It is not Node: the lists below are the whole of it.
+[npm packages](packages.md) that work were tried one by one.
 
 ";
 
@@ -64,35 +75,36 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         "child_process",
-        "`stdio` takes pipes, `'ignore'`, files that `node:fs` has opened and streams, at each position; `'inherit'` is the plugin's log, and\n\
-         `spawnSync` returns only what the standard streams say. Anything else throws an error that names it. There is no channel between\n\
-         parent and child: `'ipc'` throws, and `send` is `undefined`. Packages start `process.execPath` with a script: it is the\n\
-         Node of the plugin's `PATH`. Without one it is ostler, and starting that with a script or with `-e` throws\n\
-         `ERR_FEATURE_UNAVAILABLE` and logs a warning.",
+        "`stdio` takes pipes, `'ignore'`, files that `node:fs` has opened and streams, at each position; `'inherit'` is the\n\
+         plugin's log, and `spawnSync` returns only the output of the standard streams. Anything else throws an error that names\n\
+         it. There is no channel between parent and child: `'ipc'` throws, and `send` is `undefined`. Packages start\n\
+         `process.execPath` with a script: it is the Node of the plugin's `PATH`. Without one it is ostler, and starting that\n\
+         with a script or with `-e` throws `ERR_FEATURE_UNAVAILABLE` and logs a warning.",
     ),
     (
         "crypto",
         "Signatures: RSA with SHA-1, SHA-224, SHA-256, SHA-384 and SHA-512, PKCS#1 and PSS; ECDSA on the curves above with any\n\
-         digest; Ed25519. Key pairs: `rsa` (up to 8192 bits), `ec`, `ed25519`, `x25519`. RSA encrypts with OAEP and PKCS#1, not without\n\
-         padding. GCM in `crypto.subtle` needs an iv of 12 bytes. Encrypted private keys are not supported.\n\
-         A new prime has at most 8192 bits, a safe one 2048. `X509Certificate` reads no `keyUsage`.",
+         digest; Ed25519. Key pairs: `rsa` (up to 8192 bits), `ec`, `ed25519`, `x25519`. RSA encrypts with OAEP and PKCS#1, not\n\
+         without padding. GCM in `crypto.subtle` needs an iv of 12 bytes. Encrypted private keys are not supported. A new prime\n\
+         has at most 8192 bits, a safe one 2048. `X509Certificate` reads no `keyUsage`.",
     ),
     (
         "http2",
-        "The settings of a session can be changed, but `enablePush` and `enableConnectProtocol` not to `true`; the other side is never told\n\
-         more for `headerTableSize`, `maxFrameSize` and `maxHeaderListSize` than at the beginning. A server listens where `node:net` may (`listen` of the plugin's entry). Nothing is pushed, and files are sent by piping them:\n\
+        "The settings of a session can be changed, but `enablePush` and `enableConnectProtocol` not to `true`; the other side\n\
+         never receives a larger `headerTableSize`, `maxFrameSize` and `maxHeaderListSize` than at the beginning. A server\n\
+         listens where `node:net` may (`listen` of the plugin's entry). Nothing is pushed, and files are sent by piping them:\n\
          `pushStream`, `respondWithFile` and `respondWithFD` throw.",
     ),
     (
         "module",
-        "The engine takes no loaders. A query or a fragment makes a file a module of its own (`import('./x.mjs?v=1')`). WebAssembly modules\n\
-         (`import('./add.wasm')`) and `data:` URLs with JavaScript, JSON or WebAssembly can be imported.",
+        "The engine supports no loaders. A query or a fragment makes a file a module of its own (`import('./x.mjs?v=1')`).\n\
+         WebAssembly modules (`import('./add.wasm')`) and `data:` URLs with JavaScript, JSON or WebAssembly can be imported.",
     ),
     ("perf_hooks", "Garbage collections are not observed."),
     (
         "vm",
-        "A context gives a script the names of an object, built-in objects and nothing else. It is the plugin's own realm: `let`, `const`\n\
-         and `class` of one script are not there for the next, and a context protects from nothing, as in Node.",
+        "A context gives a script the names of an object, built-in objects and nothing else. It is the plugin's own realm: `let`,\n\
+         `const` and `class` of one script are not visible to the next, and a context is no protection, as in Node.",
     ),
     (
         "zlib",
@@ -101,17 +113,17 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         "worker_threads",
-        "A `Worker` is an engine on its own thread. It has Node's modules and `@ostler/sdk`, but not the plugin's `host`. The values\n\
-         of a plugin and of all its workers, and messages on their way between them, are within the plugin's memory limit together,\n\
-         and every worker is interrupted like the plugin if it runs too long without a pause. A plugin has at most 32 workers.\n\
-         `resourceLimits.maxOldGenerationSizeMb` and `maxYoungGenerationSizeMb` together limit a worker's values, `stackSizeMb` its calls\n\
-         (at most 2 MB). Workers end with the plugin. A `SharedArrayBuffer` cannot be sent. What a worker prints is in the plugin's log:\n\
-         there are no `stdin`, `stdout` and `stderr`, and no `SHARE_ENV`.",
+        "A `Worker` is an engine on its own thread. It has Node's modules and `@ostler/sdk`, but not the plugin's `host`. The\n\
+         values of a plugin and of all its workers, and messages on their way between them, are within the plugin's memory limit\n\
+         together, and every worker is interrupted like the plugin if it runs too long without a pause. A plugin has at most 32\n\
+         workers. `resourceLimits.maxOldGenerationSizeMb` and `maxYoungGenerationSizeMb` together limit a worker's values,\n\
+         `stackSizeMb` its calls (at most 2 MB). Workers end with the plugin. A `SharedArrayBuffer` cannot be sent. What a worker\n\
+         prints is in the plugin's log: there are no `stdin`, `stdout` and `stderr`, and no `SHARE_ENV`.",
     ),
     (
         "test",
-        "`mock` has everything but `module`. What `t.mock` replaces is restored when the test ends. `t.assert` has no `snapshot`. A test\n\
-         with `todo` is not run, names are not filtered, and the message of an assertion has no diff.",
+        "`mock` has everything but `module`. What `t.mock` replaces is restored when the test ends. `t.assert` has no `snapshot`.\n\
+         A test with `todo` is not run, names are not filtered, and the message of an assertion has no diff.",
     ),
     ("readline", "Cursor functions have no effect, because a plugin has no terminal."),
 ];
@@ -154,7 +166,7 @@ fn page(surface: &Surface) -> String {
 fn by_kind(kinds: &[(String, Vec<String>)]) -> String {
     let mut text = String::from("\n");
     for (kind, names) in kinds {
-        let _ = write!(text, "- {kind}: {}", list(names.iter()).replace("\n`", "\n  `"));
+        let _ = write!(text, "- {kind}:\n  {}", list(names.iter()).replace("\n`", "\n  `"));
     }
     text
 }
