@@ -167,6 +167,8 @@ function read(given) {
 
 class Context {
   #suite;
+  /** Of its subtests. */
+  #inner;
   #before = [];
   #after = [];
   #subtests = Promise.resolve();
@@ -178,6 +180,7 @@ class Context {
 
   constructor(suite, name) {
     this.#suite = suite;
+    this.#inner = new Suite(name, suite);
     this.name = name;
     this.fullName = suite.full(name);
     this.signal = new AbortController().signal;
@@ -186,9 +189,8 @@ class Context {
   test(...given) {
     const { name, options, fn } = read(given);
     this.#plan?.add();
-    const inner = new Suite(this.name, this.#suite);
     const done = this.#subtests.then(async () => {
-      if ((await runTest(inner, name, options, fn)) === 'failed') this.#failed += 1;
+      if ((await runTest(this.#inner, name, options, fn)) === 'failed') this.#failed += 1;
     });
     this.#subtests = done.catch(() => {});
     return done;
@@ -283,11 +285,11 @@ class Context {
   }
 
   beforeEach(fn, options) {
-    this.#suite.beforeEach.push(hooked(fn, options));
+    this.#inner.beforeEach.push(hooked(fn, options));
   }
 
   afterEach(fn, options) {
-    this.#suite.afterEach.push(hooked(fn, options));
+    this.#inner.afterEach.push(hooked(fn, options));
   }
 
   async _end() {
