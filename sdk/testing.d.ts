@@ -122,6 +122,7 @@ export interface TestSession {
   ): Promise<boolean>;
   /** Cancels the running turn. */
   cancel(): Promise<void>;
+  /** Ends the session. A running turn is cancelled first, and ends in any case. */
   close(removing?: boolean): Promise<void>;
 }
 

@@ -181,7 +181,7 @@ class Session {
   }
 
   send(text, { model, from, attachments } = {}) {
-    if (this.#closed) throw new Error('the session has ended');
+    if (this.#closing) throw new Error('the session has ended');
     if (this.turn) throw new Error(`turn ${this.turn.id} is running; wait for its end, or steer it`);
     const turn = new Turn(`turn-${this.turns.length + 1}`, this);
     this.turns.push(turn);
@@ -193,7 +193,8 @@ class Session {
     this.#host.tell({ type: 'message', ...at, text });
     const failed = (error) => {
       const message = error instanceof Error ? error.message : String(error);
-      if (turn.status !== 'running') this.#host.logs.push(`begin failed after its turn: ${message}`);
+      if (turn.status !== 'running' || this.#closed)
+        this.#host.logs.push(`begin failed after its turn: ${message}`);
       else {
         const part = { kind: 'error', error: { errorType: 'backend', message } };
         this.emit('chat', { type: 'chat/error', turnId: turn.id, duration: 0, part });
@@ -248,11 +249,28 @@ class Session {
     if (this.turn) await this.#backend.cancel(this.turn.id);
   }
 
-  async close(removing = false) {
-    if (this.#closed) return;
-    await this.#backend.close(removing);
-    this.#closed = true;
-    if (this.#announced) this.#host.tell({ type: 'session_end', session: this.uri, reason: 'disposed' });
+  close(removing = false) {
+    this.#closing ??= this.#close(removing);
+    return this.#closing;
+  }
+  #closing;
+
+  /** As the daemon: a running turn is cancelled first, and ends in any case. */
+  async #close(removing) {
+    const { turn } = this;
+    try {
+      await this.cancel();
+    } catch (error) {
+      this.#host.logs.push(`cancel failed: ${error?.message ?? error}`);
+    }
+    try {
+      await this.#backend.close(removing);
+    } finally {
+      if (turn?.status === 'running')
+        this.emit('chat', { type: 'chat/turnCancelled', turnId: turn.id, duration: 0 });
+      this.#closed = true;
+      if (this.#announced) this.#host.tell({ type: 'session_end', session: this.uri, reason: 'disposed' });
+    }
   }
 }
 
@@ -267,6 +285,36 @@ const NEEDS = {
   registerMethod: { name: (name) => name, needs: [], text: [] },
   registerTriggerType: { name: (type) => type?.type, needs: [], text: [] },
 };
+
+// The methods are generated from the contract by cargo xtask generate.
+const METHODS = [
+  'registerAgent',
+  'registerTool',
+  'registerSessionConfig',
+  'registerResources',
+  'registerResourceProvider',
+  'registerChannel',
+  'registerMethod',
+  'registerTerminals',
+  'registerComputers',
+  'registerContainers',
+  'registerChanges',
+  'registerDirectories',
+  'registerWorktrees',
+  'registerGithub',
+  'registerAutomations',
+  'registerSessions',
+  'registerVault',
+  'registerPolicies',
+  'registerDiagnostics',
+  'registerUsage',
+  'registerRecords',
+  'registerRoute',
+  'registerTriggerType',
+  'registerChatPreamble',
+  'registerClose',
+];
+// End of the methods.
 
 class Host {
   logs = [];
@@ -287,9 +335,10 @@ class Host {
     this.id = about.id ?? plugin.name ?? 'plugin';
     this.#about = about;
     this.#store = memoryRecords();
+    const paths = Object.freeze([...(about.paths ?? ['/'])]);
     this.#context = {
-      path: about.paths?.[0] ?? '/',
-      paths: about.paths ?? ['/'],
+      path: paths[0] ?? '/',
+      paths,
       version: about.version ?? '0.0.0',
       hostName: about.hostName ?? 'test',
       configDir: about.configDir ?? '/',
@@ -298,13 +347,8 @@ class Host {
       parseYaml: (text) => (about.yaml?.parse ?? JSON.parse)(text),
       stringifyYaml: (value) => (about.yaml?.stringify ?? JSON.stringify)(value),
     };
-    this.host = new Proxy(Object.freeze({ ...this.#context, ...this.#calls() }), {
-      get: (calls, member) => {
-        if (typeof member === 'string' && member.startsWith('register') && !(member in calls))
-          return (...given) => this.#register(member, given);
-        return calls[member];
-      },
-    });
+    const registers = METHODS.map((method) => [method, (...given) => this.#register(method, given)]);
+    this.host = Object.freeze({ ...this.#context, ...this.#calls(), ...Object.fromEntries(registers) });
   }
 
   #calls() {
@@ -327,6 +371,13 @@ class Host {
       sessionOwner: async () => undefined,
       recordUsage: async (entry) => void this.usage.push(structuredClone(entry)),
       fireTrigger: (type, event, data) => {
+        const needs = (what) => new Error(`plugin ${this.id}: fireTrigger needs ${what}`);
+        const [own] = this.#all('registerTriggerType').find(({ name }) => name === type)?.given ?? [];
+        if (!own) throw needs(`type to be a type this plugin registered, not ${type}`);
+        if (!own.events?.some(({ id }) => id === event))
+          throw needs(`event to be an event ${type} offers, not ${event}`);
+        if (typeof data !== 'object' || data === null || Array.isArray(data))
+          throw needs('data to be an object');
         this.fired.push(structuredClone({ type, event, data }));
         return { kept: async () => [] };
       },
@@ -395,7 +446,7 @@ class Host {
     if (typeof plugin?.apply !== 'function')
       throw new TypeError('the plugin does not export an apply function');
     const options = structuredClone({ ...plugin.defaults, ...this.#about.options });
-    await plugin.apply(this.host, frozen(options));
+    await plugin.apply(this.host, options);
     this.#state = 'applied';
     const store = this.#all('registerRecords')[0];
     if (store) this.#store = store.given[0];

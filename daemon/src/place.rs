@@ -45,6 +45,12 @@ impl Place {
         config::read(self.common.config_file.as_deref(), &self.environment)
     }
 
+    /// Returns whether configuration files have a place: one is named, or there is a home directory.
+    pub fn can_have_files(&self) -> bool {
+        let Environment { config_home, home, named, .. } = &self.environment;
+        self.common.config_file.is_some() || [config_home, home, named].iter().any(|path| path.is_some())
+    }
+
     /// Returns the folders of the host, for commands that work without the configuration files.
     ///
     /// # Errors

@@ -10,6 +10,8 @@ use crate::exit::Exit;
 
 /// The placeholder of the plugin's name.
 const NAME: &str = "PLUGIN_NAME";
+/// The placeholder of the version of the contract.
+const VERSION: &str = "SDK_VERSION";
 
 /// The manifest of `@ostler/sdk`.
 const SDK_MANIFEST: &str = include_str!("plugin_new/sdk/package.json");
@@ -43,6 +45,10 @@ fn sdk_manifest() -> String {
     format!("{manifest:#}\n")
 }
 
+fn fill(text: &str, name: &str) -> String {
+    text.replace(NAME, name).replace(VERSION, env!("CARGO_PKG_VERSION"))
+}
+
 /// Writes a new plugin into a folder of its name under `parent`; returns the folder.
 ///
 /// # Errors
@@ -62,7 +68,7 @@ pub fn plugin_new(name: &str, parent: &Path) -> Result<PathBuf, Exit> {
         Err(error) => return Err(failed(&folder, error)),
     }
     let sdk = ("sdk/package.json", sdk_manifest());
-    let files = FILES.iter().map(|(file, text)| (*file, text.replace(NAME, name)));
+    let files = FILES.iter().map(|(file, text)| (*file, fill(text, name)));
     for (file, text) in files.chain([sdk]) {
         let path = folder.join(file);
         let within = path.parent().unwrap_or(&folder);

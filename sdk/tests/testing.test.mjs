@@ -7,9 +7,6 @@ const plugin = {
   name: 'kit',
   defaults: { greeting: 'Hello' },
   apply(host, options) {
-    assert.throws(() => {
-      options.greeting = 1;
-    }, TypeError);
     const notes = host.records('notes');
     host.registerTool({
       definition: { name: 'greet' },
@@ -153,4 +150,118 @@ test('routes, commands, tools and events', async () => {
     createTestHost({ apply: (host) => host.startSession({}) }),
     /not available before the host listens/,
   );
+});
+
+test('options are the own copy of apply, and paths are frozen', async () => {
+  const paths = ['/a', '/b'];
+  const given = { inner: { list: [1] } };
+  const defaults = { unit: 'm' };
+  const host = await createTestHost(
+    {
+      defaults,
+      apply(host, options) {
+        options.unit = 'km';
+        options.inner.list.push(2);
+        host.log(`${options.unit} ${options.inner.list}`);
+        assert.throws(() => host.paths.push('/c'), TypeError);
+        assert.throws(() => {
+          host.path = '/c';
+        }, TypeError);
+      },
+    },
+    { options: given, paths },
+  );
+  assert.deepEqual(host.logs, ['km 1,2']);
+  assert.deepEqual([given, defaults], [{ inner: { list: [1] } }, { unit: 'm' }]);
+  paths.push('/c');
+  assert.deepEqual(host.host.paths, ['/a', '/b']);
+});
+
+test('a session that closes cancels its turn', async () => {
+  const calls = [];
+  const releases = [];
+  const host = await createTestHost({
+    apply(host) {
+      host.on('turn_end', ({ status }, { log }) => log(`turn ended: ${status}`));
+      host.registerAgent({
+        provider: 'slow',
+        displayName: 'Slow',
+        schema: () => ({}),
+        defaults: () => ({}),
+        create: (start) => ({
+          async begin(turnId) {
+            await new Promise((resolve) => releases.push(resolve));
+            start.emit('chat', { type: 'chat/turnComplete', turnId, duration: 0 });
+          },
+          async cancel(turnId) {
+            calls.push(`cancel ${turnId}`);
+            if (start.settings.obeys) start.emit('chat', { type: 'chat/turnCancelled', turnId, duration: 0 });
+            else throw new Error('no');
+          },
+          async close() {
+            calls.push('close');
+          },
+        }),
+      });
+    },
+  });
+  for (const obeys of [true, false]) {
+    const session = await host.createSession({ settings: { obeys } });
+    const turn = session.send('hi');
+    await Promise.all([session.close(), session.close()]);
+    assert.equal((await turn.ended).status, 'cancelled');
+    assert.deepEqual(calls.splice(0), ['cancel turn-1', 'close']);
+    assert.deepEqual(
+      turn.actions.map(({ type }) => type),
+      ['chat/turnCancelled'],
+    );
+    // What the backend emits now throws there, and is nobody's unhandled rejection.
+    for (const release of releases.splice(0)) release();
+    await new Promise((resolve) => setImmediate(resolve));
+    await host.settled();
+    assert.deepEqual(host.logs.splice(0).sort(), [
+      'begin failed after its turn: the session has ended',
+      ...(obeys ? [] : ['cancel failed: no']),
+      'turn ended: cancelled',
+    ]);
+  }
+  await host.close();
+});
+
+test('events of triggers and methods that there are not', async () => {
+  const host = await createTestHost({
+    name: 'ci',
+    apply(host) {
+      assert.equal(host.registerTols, undefined);
+      assert.equal(typeof host.registerWorktrees, 'function');
+      host.registerTriggerType({
+        type: 'build',
+        title: 'A build',
+        events: [{ id: 'failed', title: 'Failed' }],
+      });
+    },
+  });
+  const fire = host.host.fireTrigger;
+  assert.throws(() => fire('test', 'failed', {}), /type to be a type this plugin registered, not test/);
+  assert.throws(() => fire('build', 'passed', {}), /event to be an event build offers, not passed/);
+  assert.throws(() => fire('build', 'failed'), /data to be an object/);
+  assert.deepEqual(host.fired, []);
+  assert.deepEqual(await fire('build', 'failed', { branch: 'main' }).kept(), []);
+  assert.deepEqual(host.fired, [{ type: 'build', event: 'failed', data: { branch: 'main' } }]);
+});
+
+test('records in memory compare what they have', async () => {
+  const records = await memoryRecords().collection('notes');
+  const changes = [];
+  const stop = records.watch(({ id, type }) => changes.push(`${id} ${type}`));
+  await records.put({ id: 'a', tags: ['x', { y: 1 }] });
+  await records.put({ id: 'b', tags: [] });
+  await records.put({ tags: ['x', { y: 1 }], id: 'a' });
+  assert.deepEqual(await records.find({ tags: ['x', { y: 1 }] }), [{ id: 'a', tags: ['x', { y: 1 }] }]);
+  assert.deepEqual(await records.find({ tags: ['x'] }), []);
+  await records.put({ id: 'a', tags: ['x'] });
+  assert.deepEqual(await records.find({ tags: ['x'] }), [{ id: 'a', tags: ['x'] }]);
+  await new Promise((resolve) => setImmediate(resolve));
+  stop();
+  assert.deepEqual(changes, ['a added', 'b added', 'a updated']);
 });

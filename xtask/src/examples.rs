@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::node::node;
+
 /// Type-checks `sdk/index.d.ts` and every example with the TypeScript version that `sdk/package.json` pins.
 ///
 /// # Errors
@@ -12,11 +14,11 @@ pub fn check(root: &Path) -> Result<(), String> {
     npm(&sdk, &["ci", "--no-audit", "--no-fund", "--silent"])?;
     npm(&sdk, &["run", "--silent", "check"])?;
     new_plugin(root, &sdk)?;
-    package(&sdk)
+    package(root, &sdk)
 }
 
 /// Runs the tests of the SDK in Node as its users have it: from its package, installed in another folder.
-fn package(sdk: &Path) -> Result<(), String> {
+fn package(root: &Path, sdk: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("the package of the SDK could not be tried: {error}");
     let folder = tempfile::tempdir().map_err(failed)?;
     let into = folder.path().to_string_lossy().into_owned();
@@ -29,7 +31,8 @@ fn package(sdk: &Path) -> Result<(), String> {
     for file in std::fs::read_dir(sdk.join("tests")).map_err(failed)?.flatten() {
         std::fs::copy(file.path(), folder.path().join(file.file_name())).map_err(failed)?;
     }
-    let status = Command::new("node").arg("--test").current_dir(folder.path()).status().map_err(failed)?;
+    let status =
+        Command::new(node(root)).arg("--test").current_dir(folder.path()).status().map_err(failed)?;
     match status.success() {
         true => Ok(()),
         false => Err("the tests of the SDK fail in Node".to_owned()),

@@ -146,6 +146,7 @@ pub fn check(root: &Path) -> Vec<String> {
     crate::generate::check(root, &mut problems);
     crate::features::check(root, &mut problems);
     crate::unreliable::check(root, &mut problems);
+    crate::workflow_pages::check(root, &mut problems);
     crate::verify::check_page(root, &mut problems);
     problems
 }

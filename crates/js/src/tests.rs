@@ -113,8 +113,10 @@ struct Progress {
 
 struct Now {
     results: Vec<TestResult>,
-    /// The tests that began and did not end, each with its time limit.
-    running: Vec<(String, Duration)>,
+    /// The tests that began and did not end.
+    running: Vec<String>,
+    /// The longest time limit of the tests and hooks that are awaited.
+    longest: Duration,
     imported: bool,
     /// When a test last began or ended.
     since: Instant,
@@ -122,7 +124,13 @@ struct Now {
 
 impl Default for Now {
     fn default() -> Self {
-        Self { results: Vec::new(), running: Vec::new(), imported: false, since: Instant::now() }
+        Self {
+            results: Vec::new(),
+            running: Vec::new(),
+            longest: Duration::ZERO,
+            imported: false,
+            since: Instant::now(),
+        }
     }
 }
 
@@ -131,16 +139,19 @@ impl Progress {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn began(&self, name: String, limit: f64) {
-        let limit = Duration::try_from_secs_f64(limit / 1000.0).unwrap_or(Duration::MAX);
+    fn began(&self, name: String) {
         let mut now = self.now();
-        now.running.push((name, limit));
+        now.running.push(name);
         now.since = Instant::now();
+    }
+
+    fn changed(&self, longest: f64) {
+        self.now().longest = Duration::try_from_secs_f64(longest / 1000.0).unwrap_or(Duration::MAX);
     }
 
     fn ended(&self, result: TestResult) {
         let mut now = self.now();
-        if let Some(at) = now.running.iter().rposition(|(name, _)| *name == result.name) {
+        if let Some(at) = now.running.iter().rposition(|name| *name == result.name) {
             now.running.remove(at);
         }
         now.since = Instant::now();
@@ -158,12 +169,11 @@ impl Progress {
             let mut asked = std::pin::pin!(asked);
             while tokio::time::timeout(LOOK, &mut asked).await.is_err() {
                 let now = self.now();
-                let limits = now.running.iter().map(|(_, limit)| *limit);
-                let limit = limits.fold(self.run.limit, Duration::max);
+                let limit = self.run.limit.max(now.longest);
                 if answered.elapsed() > limit {
                     let limit = limit.as_millis();
                     return Thrown::new(match now.running.last() {
-                        Some((name, _)) => format!("{name} did not return within {limit} ms"),
+                        Some(name) => format!("{name} did not return within {limit} ms"),
                         None if now.imported => format!("a hook did not return within {limit} ms"),
                         None => format!("its import did not end within {limit} ms"),
                     });
@@ -194,7 +204,9 @@ fn stalled<'js>(ctx: &Ctx<'js>, progress: Arc<Progress>) -> rquickjs::Result<Fun
     let observe: Function = builtin(ctx, "internal/test")?.get("observe")?;
     let limit = progress.run.limit.as_secs_f64() * 1000.0;
     let beginning = progress.clone();
-    let began = Function::new(ctx.clone(), move |name: String, limit: f64| beginning.began(name, limit))?;
+    let began = Function::new(ctx.clone(), move |name: String| beginning.began(name))?;
+    let changing = progress.clone();
+    let changed = Function::new(ctx.clone(), move |longest: f64| changing.changed(longest))?;
     let ended = Function::new(
         ctx.clone(),
         move |name: String, outcome: String, why: Option<String>, at: Option<String>| {
@@ -206,7 +218,7 @@ fn stalled<'js>(ctx: &Ctx<'js>, progress: Arc<Progress>) -> rquickjs::Result<Fun
             progress.ended(TestResult { name, outcome, why, at });
         },
     )?;
-    observe.call((limit, began, ended))
+    observe.call((limit, began, ended, changed))
 }
 
 /// Waits until all tests have ended.

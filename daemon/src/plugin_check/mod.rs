@@ -172,7 +172,7 @@ impl PluginCheck {
         }
         let kept = |call: &Registered| call.method != "problem" && !lost.contains(call);
         let mut checked = Checked {
-            registered: registered.iter().filter(|call| kept(call)).cloned().collect(),
+            registered: output.hide_names(registered.iter().filter(|call| kept(call)).cloned()),
             refused,
             id: id.map(|id| id.to_string()),
             file,
@@ -182,7 +182,7 @@ impl PluginCheck {
         output.open();
         if row.is_some_and(|row| row.state == State::Applied) {
             host.build(loaded.registry).await;
-            checked.said = open_and_close(&host, &loaded.modules).await;
+            checked.said = output.hide(open_and_close(&host, &loaded.modules).await);
             for line in &checked.said {
                 output.line(&format!("announced: {}", one_line(line)));
             }
@@ -253,7 +253,8 @@ impl PluginCheck {
             };
             let (lines, file) = (output.clone(), name.clone());
             let ended = Arc::new(move |test: &TestResult| lines.line(&test_line(&file, test)));
-            let tested = run_tests(&test, js, TestRun { ended, ..TestRun::default() }).await;
+            let tested =
+                output.hide_tested(run_tests(&test, js, TestRun { ended, ..TestRun::default() }).await);
             if let Some(problem) = &tested.problem {
                 output.line(&format!("test: {name} could not run: {}", problem.for_log()));
             }

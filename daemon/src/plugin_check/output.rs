@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use ostler_contract::Thrown;
 use ostler_engine::Log;
-use ostler_js::{JsOptions, Level, Line};
+use ostler_js::{JsOptions, Level, Line, TestResult, Tested};
 use ostler_loader::Hidden;
 use ostler_telemetry::printable::tamed_lines;
 use parking_lot::Mutex;
 
+use super::Registered;
 use crate::sources::Sources;
 
 /// Prints a line of a check.
@@ -68,6 +70,34 @@ impl Output {
         }
         let all = if is_uncaught { &mut state.uncaught } else { &mut state.log };
         all.push(line);
+    }
+
+    /// Returns texts of the plugin without secrets.
+    pub(super) fn hide(&self, texts: Vec<String>) -> Vec<String> {
+        texts.into_iter().map(|text| self.hidden.hide(&text).into_owned()).collect()
+    }
+
+    /// Returns registrations without secrets.
+    pub(super) fn hide_names(&self, registered: impl Iterator<Item = Registered>) -> Vec<Registered> {
+        let hide = |name: String| self.hidden.hide(&name).into_owned();
+        registered.map(|call| Registered { name: call.name.map(hide), ..call }).collect()
+    }
+
+    /// Returns the results of tests without secrets.
+    pub(super) fn hide_tested(&self, tested: Tested) -> Tested {
+        let hide = |text: String| self.hidden.hide(&text).into_owned();
+        let result = |test: TestResult| TestResult {
+            name: hide(test.name),
+            why: test.why.map(hide),
+            at: test.at.map(hide),
+            ..test
+        };
+        let problem = tested.problem.map(|thrown| Thrown {
+            message: hide(thrown.message),
+            stack: thrown.stack.map(hide),
+            ..thrown
+        });
+        Tested { results: tested.results.into_iter().map(result).collect(), problem }
     }
 
     /// Records a log line of the loading of the plugin.

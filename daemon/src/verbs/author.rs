@@ -77,10 +77,11 @@ fn new(at: &Place, name: &str) -> Result<Answer, Exit> {
 /// signal to stop.
 ///
 /// # Errors
-/// Exit 2 for an invalid flag, 1 if no host can be composed.
+/// Exit 2 for an invalid flag or configuration, 1 if no host can be composed.
 async fn check(at: &Place, spec: String, flags: &EntryFlags, watch: bool) -> Result<Answer, Exit> {
-    // A plugin can be checked anywhere, with or without a configuration.
-    let files = at.files().ok();
+    // A plugin can be checked anywhere, also where no configuration has a place. One that cannot be read is not taken for none: the
+    // plugin would be checked without its entry.
+    let files = if at.can_have_files() { Some(at.files()?) } else { None };
     let config_dir = files.as_ref().map_or_else(|| at.working_dir.clone(), |files| files.dir.clone());
     let (mut signals, _sender) = Signals::listen(false)?;
     // The entry of the files as they are now; a later change of them is no change of the plugin.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -59,11 +60,8 @@ pub async fn logs(at: &Place, flags: &LogsFlags) -> Result<Answer, Exit> {
             format!("the running daemon is in the foreground and logs to its terminal; printing {shown}\n");
         let _ = std::io::stderr().lock().write_all(note.as_bytes());
     }
-    let mut log = Reader::default();
-    let text = log.read(&path)?;
-    let all: Vec<&str> = text.lines().collect();
-    let last = all.iter().skip(all.len().saturating_sub(flags.lines));
-    let mut open = print(last.copied(), at.common.json);
+    let (mut log, last) = Reader::at_last(&path, flags.lines)?;
+    let mut open = print(last.iter().map(String::as_str), at.common.json);
     while flags.follow && open {
         tokio::time::sleep(EVERY).await;
         open = print(log.read(&path)?.lines(), at.common.json);
@@ -121,6 +119,21 @@ fn row(line: &str) -> Value {
     }
 }
 
+fn unreadable(path: &Path, error: &std::io::Error) -> Exit {
+    Exit::machine(format!("{} cannot be read: {error}", path.display()))
+}
+
+/// Opens a file, if there is one, and returns which it is.
+fn opened(path: &Path) -> Result<Option<(File, (u64, u64))>, Exit> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(path, &error)),
+    };
+    let about = file.metadata().map_err(|error| unreadable(path, &error))?;
+    Ok(Some((file, (about.dev(), about.ino()))))
+}
+
 /// Reads whole lines as they are appended.
 #[derive(Debug, Default)]
 struct Reader {
@@ -129,15 +142,40 @@ struct Reader {
 }
 
 impl Reader {
+    /// Returns the last lines of a log, also of the rotated one if it has too few, and a reader of what follows.
+    fn at_last(path: &Path, lines: usize) -> Result<(Self, Vec<String>), Exit> {
+        loop {
+            let before = opened(&rotated(path))?;
+            let mut reader = Self::default();
+            let text = reader.read(path)?;
+            let mut all: Vec<&str> = text.lines().collect();
+            let mut old = String::new();
+            if all.len() < lines
+                && let Some((mut file, id)) = before
+            {
+                let mut bytes = Vec::new();
+                file.read_to_end(&mut bytes).map_err(|error| unreadable(&rotated(path), &error))?;
+                if opened(&rotated(path))?.is_none_or(|(_, now)| now != id) {
+                    // Rotated meanwhile: what was read is not all that was between the two.
+                    continue;
+                }
+                old = String::from_utf8_lossy(&bytes).into_owned();
+                // Copied, but not emptied yet.
+                if text.starts_with(&old) {
+                    old.clear();
+                }
+            }
+            let older: Vec<&str> = old.lines().collect();
+            all.splice(..0, older);
+            let last = all.iter().skip(all.len().saturating_sub(lines));
+            return Ok((reader, last.map(|line| (*line).to_owned()).collect()));
+        }
+    }
+
     /// Returns the lines written since; of a log that was rotated, the rest of the old one and all of the new one.
     fn read(&mut self, path: &Path) -> Result<String, Exit> {
-        let failed =
-            |error: std::io::Error| Exit::machine(format!("{} cannot be read: {error}", path.display()));
-        let file = match File::open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
-            Err(error) => return Err(failed(error)),
-        };
+        let failed = |error: std::io::Error| unreadable(path, &error);
+        let Some((file, _)) = opened(path)? else { return Ok(String::new()) };
         if file.metadata().map_err(failed)?.len() < self.at {
             match File::open(rotated(path)) {
                 Ok(old) if old.metadata().is_ok_and(|old| old.len() >= self.at) => {
@@ -189,6 +227,28 @@ mod tests {
         assert_eq!(reader.read(&path).unwrap(), "last\ncut\na\n");
         std::fs::write(&path, "a\nmore\n").unwrap();
         assert_eq!(reader.read(&path).unwrap(), "more\n");
+    }
+
+    #[test]
+    fn the_last_lines_go_back_into_the_rotated_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("daemon.log");
+        let last = |lines: usize| Reader::at_last(&path, lines).unwrap().1.join(" ");
+        std::fs::write(&path, "c\nd\n").unwrap();
+        assert_eq!(last(3), "c d");
+        std::fs::write(rotated(&path), "a\nb\ncut").unwrap();
+        assert_eq!([0, 1, 2, 3, 4, 9].map(last), ["", "d", "c d", "cut c d", "b cut c d", "a b cut c d"]);
+        // Emptied a moment ago.
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(last(2), "b cut");
+        // Copied, and not emptied yet.
+        std::fs::write(rotated(&path), "c\nd\n").unwrap();
+        std::fs::write(&path, "c\nd\ne\n").unwrap();
+        assert_eq!(last(9), "c d e");
+        // What is written later follows.
+        let (mut reader, _) = Reader::at_last(&path, 9).unwrap();
+        std::fs::write(&path, "c\nd\ne\nf\n").unwrap();
+        assert_eq!(reader.read(&path).unwrap(), "f\n");
     }
 
     #[test]

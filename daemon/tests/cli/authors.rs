@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::support::Folder;
+use crate::support::{Folder, program};
 use ostler::exit::Exit;
 use ostler::plugin_check::{Checked, CheckedEntry, PluginCheck};
 use ostler::plugin_new::plugin_new;
@@ -63,6 +63,13 @@ async fn a_new_plugin_works_at_once() {
         let text = std::fs::read_to_string(folder.join(file)).unwrap();
         assert!(serde_json::from_str::<Value>(&text).is_ok() && !text.contains("PLUGIN_NAME"), "{text}");
     }
+    let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
+    let manifest: Value = serde_json::from_str(&read("package.json")).unwrap();
+    let sdk: Value = serde_json::from_str(&read("sdk/package.json")).unwrap();
+    assert_eq!(manifest["peerDependencies"]["@ostler/sdk"], concat!("^", env!("CARGO_PKG_VERSION")));
+    assert_eq!(manifest["peerDependenciesMeta"]["@ostler/sdk"]["optional"], true);
+    // What npm links has to be in the range.
+    assert_eq!(sdk["version"], env!("CARGO_PKG_VERSION"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -431,6 +438,62 @@ fn a_check_reads_the_configured_entry_and_its_flags() {
         assert_eq!(refused.code, Some(2), "{refused:?}");
         assert!(refused.err.contains(why), "{refused:?}");
     }
+}
+
+#[test]
+fn no_form_of_a_check_prints_a_secret_of_the_entry() {
+    const SECRET: &str = "sk-live-0123456789";
+    let folder = Folder::new(json!({ "plugins": [{ "name": "./tells.mjs", "options": { "key": SECRET } }] }));
+    folder.write(
+        "tells.mjs",
+        "export const optionsSchema = { type: 'object', properties: { key: { type: 'string', writeOnly: true } } };\n\
+         export function apply(host, { key }) {\n\
+           host.on('listening', (event, { say, log }) => { say(`uses ${key}`); log(`uses ${key}`); setTimeout(() => { throw new Error(key); }); });\n\
+           host.problem(`${key} is skipped`);\n\
+         }\n",
+    );
+    folder.write(
+        "tells.test.mjs",
+        &format!(
+            "import test from 'node:test';\ntest('{SECRET}', () => {{ throw new Error('{SECRET}'); }});\n"
+        ),
+    );
+    folder.write("tells.test.js", &format!("throw new Error('{SECRET}');\n"));
+    for flags in [&["--json"][..], &["--json", "--verbose"], &[], &["--verbose"]] {
+        let checked = folder.run(&[&["plugin", "check", "./tells.mjs"], flags].concat());
+        assert_eq!(checked.code, Some(1), "{checked:?}");
+        assert!(!checked.out.contains(SECRET) && !checked.err.contains(SECRET), "{flags:?}: {checked:?}");
+        if flags.contains(&"--json") {
+            let answer: Value = serde_json::from_str(&checked.out).unwrap();
+            assert_eq!(answer["said"], json!(["uses <set>"]), "{answer}");
+            assert_eq!(answer["log"], json!(["plugin tells: uses <set>"]), "{answer}");
+            let tests = answer["tests"].as_array().unwrap();
+            let (broken, ran) = (&tests[0], &tests[1]);
+            assert!(broken["problem"].as_str().unwrap().contains("<set>"), "{broken}");
+            assert_eq!(
+                (&ran["tests"][0]["name"], &ran["tests"][0]["why"]),
+                (&json!("<set>"), &json!("Error: <set>"))
+            );
+        }
+    }
+}
+
+#[test]
+fn a_check_does_not_take_an_unreadable_configuration_for_none() {
+    let folder = Folder::new(json!({}));
+    folder.write("plain.mjs", "export function apply() {}\n");
+    assert_eq!(folder.run(&["plugin", "check", "./plain.mjs"]).code, Some(0));
+    folder.write("config.json", "{ \"plugins\": ");
+    let unread = folder.run(&["plugin", "check", "./plain.mjs"]);
+    assert_eq!(unread.code, Some(2), "{unread:?}");
+    assert!(unread.err.contains("config.json is not JSON: "), "{unread:?}");
+    let mut homeless = program();
+    homeless.args(["plugin", "check", "./plain.mjs"]).current_dir(folder.path());
+    for name in ["HOME", "XDG_CONFIG_HOME", "OSTLER_CONFIG"] {
+        homeless.env_remove(name);
+    }
+    let checked = homeless.output().unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{checked:?}");
 }
 
 #[test]

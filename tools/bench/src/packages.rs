@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use ostler_js::{JsOptions, Level, Outcome, TestRun, Tested, run_tests};
 use serde_json::Value;
+use xtask::node::node;
 use xtask::packages::{Programs, SOURCE};
 
 use super::progress;
@@ -43,7 +44,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<String, String> {
     let subset = flags.iter().any(|flag| *flag == "--subset");
     let programs = Programs::read(root)?;
     install(root, &programs)?;
-    let servers = Servers::start(&root.join(INSTALLED))?;
+    let servers = Servers::start(root)?;
     let mut results = BTreeMap::new();
     for name in programs.names() {
         let wanted = !subset || programs.in_subset(name);
@@ -122,10 +123,10 @@ struct Servers {
 }
 
 impl Servers {
-    fn start(folder: &Path) -> Result<Self, String> {
-        let mut child = Command::new("node")
+    fn start(root: &Path) -> Result<Self, String> {
+        let mut child = Command::new(node(root))
             .arg("servers.mjs")
-            .current_dir(folder)
+            .current_dir(root.join(INSTALLED))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -151,7 +152,7 @@ impl Drop for Servers {
 
 fn compare(root: &Path, name: &str, servers: &Servers) -> Result<Ended, String> {
     let folder = root.join(INSTALLED);
-    let node = Command::new("node")
+    let node = Command::new(node(root))
         .args(["node.mjs", name, servers.addresses.as_str()])
         .current_dir(&folder)
         .output()

@@ -4,6 +4,7 @@
 mod agents;
 mod protocol;
 mod sdk;
+mod test_host;
 mod wire;
 
 use std::fs;
@@ -24,6 +25,7 @@ fn all(root: &Path) -> Result<Vec<Generated>, String> {
         Generated { path: agents::PAGE, text: agents::page(root)? },
         Generated { path: packages::PAGE, text: packages::page(root)? },
         Generated { path: protocol::PAGE, text: protocol::page(root)? },
+        Generated { path: test_host::MODULE, text: test_host::module(root)? },
     ])
 }
 

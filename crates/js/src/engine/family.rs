@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Post;
+use crate::modules::Loaded;
 
 /// The maximum number of workers of a plugin.
 pub(crate) const MOST_WORKERS: usize = 32;
@@ -18,6 +19,8 @@ pub(crate) struct Family {
     worked: AtomicU64,
     next: AtomicU64,
     members: Mutex<BTreeMap<u64, Post>>,
+    /// The files that the engines have loaded.
+    pub(crate) loaded: Loaded,
 }
 
 impl Family {
@@ -28,6 +31,7 @@ impl Family {
             worked: AtomicU64::new(0),
             next: AtomicU64::new(0),
             members: Mutex::default(),
+            loaded: Loaded::default(),
         }
     }
 

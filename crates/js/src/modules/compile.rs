@@ -7,6 +7,8 @@ use rquickjs::context::EvalOptions;
 use rquickjs::module::Declared;
 use rquickjs::{Ctx, Module, Result, Value, qjs};
 
+use crate::engine::State;
+
 /// Evaluates with these flags; the result may be an exception.
 ///
 /// # Safety
@@ -21,6 +23,7 @@ unsafe fn evaluate(ctx: *mut qjs::JSContext, mut text: Vec<u8>, name: &CStr, fla
 
 /// Declares a module.
 pub(super) fn declare<'js>(ctx: &Ctx<'js>, name: &str, text: String) -> Result<Module<'js, Declared>> {
+    State::of(ctx)?.shared.family.loaded.add(name);
     if !text.contains('\0') {
         return Module::declare(ctx.clone(), name, text);
     }
@@ -47,6 +50,7 @@ pub(super) fn declare<'js>(ctx: &Ctx<'js>, name: &str, text: String) -> Result<M
 
 /// Evaluates a script in the global scope, in sloppy mode.
 pub(crate) fn script<'js>(ctx: &Ctx<'js>, text: String, name: String) -> Result<Value<'js>> {
+    State::of(ctx)?.shared.family.loaded.add(&name);
     if text.contains('\0')
         && let Ok(name) = CString::new(name.as_str())
     {

@@ -16,6 +16,7 @@ use std::collections::{BTreeSet, HashMap};
 pub(crate) use builtins::node_modules;
 pub(crate) use compile::script;
 pub(crate) use load::source;
+pub(crate) use source_maps::Loaded;
 use rquickjs::{AsyncRuntime, Ctx, Module, Object, Persistent, Result, Value};
 
 use crate::engine::State;

@@ -1,12 +1,14 @@
 //! Source maps: the places of built code in the files it was built from.
 //!
-//! A map is read when the first stack with its file is shown, because each error has a stack and few are shown.
+//! A map is read when the first stack with its file is shown, because each error has a stack and few are shown. Only files that the
+//! plugin has loaded are read: a stack begins with a message, which others may have written.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use oxc_sourcemap::SourceMap;
 use url::Url;
@@ -17,14 +19,50 @@ use crate::engine::{Memory, State};
 
 /// The maximum size of a file and of its map.
 const LARGEST: u64 = 32 << 20;
-/// The maximum number of files that are remembered, with or without a map.
+/// The maximum number of maps that are remembered.
 const MOST: usize = 256;
+/// The maximum length of the name of a file.
+const LONGEST_NAME: usize = 4096;
+/// The maximum length of the names of loaded files together. Those that are loaded later have no map.
+const LONGEST_NAMES: usize = 1 << 20;
 /// The comment that names the map of a file.
 const COMMENT: &str = "sourceMappingURL=";
+
+/// The names of the files that the engines of a plugin have loaded. They share it, because an error of a worker is shown by
+/// the engine that started it.
+#[derive(Default)]
+pub(crate) struct Loaded(Mutex<LoadedNames>);
+
+#[derive(Default)]
+struct LoadedNames {
+    names: HashSet<String>,
+    length: usize,
+}
+
+impl Loaded {
+    fn names(&self) -> MutexGuard<'_, LoadedNames> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the full name of a module, or the name of a script.
+    pub(super) fn add(&self, name: &str) {
+        let mut loaded = self.names();
+        let length = loaded.length + name.len();
+        let fits = name.len() <= LONGEST_NAME && length <= LONGEST_NAMES;
+        if fits && name.starts_with('/') && loaded.names.insert(name.to_owned()) {
+            loaded.length = length;
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.names().names.contains(name)
+    }
+}
 
 /// The source maps of an engine.
 pub(crate) struct SourceMaps {
     enabled: Cell<bool>,
+    /// By path, also of loaded files without a map.
     files: RefCell<HashMap<String, Option<Rc<Map>>>>,
 }
 
@@ -79,18 +117,19 @@ impl SourceMaps {
     }
 
     fn map(&self, state: &State, file: &str) -> Option<Rc<Map>> {
-        if !file.starts_with('/') {
+        if !state.shared.family.loaded.has(file) {
             return None;
         }
-        if let Some(known) = self.files.borrow().get(file) {
+        let (path, _) = names::split(file);
+        if let Some(known) = self.files.borrow().get(path) {
             return known.clone();
         }
-        let map = Map::read(state, Path::new(names::split(file).0)).map(Rc::new);
+        let map = Map::read(state, Path::new(path)).map(Rc::new);
         let mut files = self.files.borrow_mut();
-        if files.len() >= MOST {
-            files.clear();
+        if files.values().flatten().count() >= MOST {
+            files.retain(|_, map| map.is_none());
         }
-        files.insert(file.to_owned(), map.clone());
+        files.insert(path.to_owned(), map.clone());
         map
     }
 }

@@ -95,13 +95,25 @@ const awaited = new Set();
 let defaultLimit = Infinity;
 let began = () => {};
 let ended = () => {};
+let changed = () => {};
+let longest = 0;
 
-/** Sets the time limit of tests without one, and who learns of them: for the host. Returns `stalled`. */
-export function observe(limit, onBegan, onEnded) {
+/**
+ * Sets the time limit of tests and hooks without one, and who learns of tests and of the longest limit of what is awaited: for the
+ * host. Returns `stalled`.
+ */
+export function observe(limit, onBegan, onEnded, onChanged) {
   defaultLimit = limit;
   began = onBegan;
   ended = onEnded;
+  changed = onChanged;
   return stalled;
+}
+
+function tellLongest() {
+  let most = 0;
+  for (const { limit } of awaited) most = Math.max(most, limit);
+  if (most !== longest) changed((longest = most));
 }
 
 /** Fails the innermost of what is awaited: nothing is left that could settle it. Returns whether there was any. */
@@ -118,19 +130,26 @@ function stalled() {
 function limited(run, timeout, what, { depth }) {
   const { promise: end, reject } = Promise.withResolvers();
   const limit = timeout ?? defaultLimit;
-  const wait = { reject, depth, byDefault: timeout === undefined };
+  const wait = { reject, depth, limit, byDefault: timeout === undefined };
   if (limit <= LONGEST) {
     const late = () => reject(failure(`${what} did not end within ${limit} ms`));
     // As in Node, a limit is nothing that a test can wait for.
     wait.timer = setTimeout(late, limit).unref();
   }
   awaited.add(wait);
+  tellLongest();
   // In a job: the interruption of a test that runs for too long ends nothing else.
   return Promise.race([Promise.resolve().then(run), end]).finally(() => {
     clearTimeout(wait.timer);
     awaited.delete(wait);
+    tellLongest();
   });
 }
+
+/** A hook, with its own time limit. */
+const hooked = (run, options) => ({ run, timeout: options?.timeout });
+
+const runHook = (hook, what, suite, context) => limited(() => hook.run(context), hook.timeout, what, suite);
 
 /** Reports the end of a test. The default limit of the tests around it starts again. */
 function report(name, outcome, { why, at } = {}) {
@@ -148,6 +167,9 @@ function read(given) {
 
 class Context {
   #suite;
+  /** Of its subtests. */
+  #inner;
+  #before = [];
   #after = [];
   #subtests = Promise.resolve();
   #failed = 0;
@@ -158,6 +180,7 @@ class Context {
 
   constructor(suite, name) {
     this.#suite = suite;
+    this.#inner = new Suite(name, suite);
     this.name = name;
     this.fullName = suite.full(name);
     this.signal = new AbortController().signal;
@@ -166,9 +189,8 @@ class Context {
   test(...given) {
     const { name, options, fn } = read(given);
     this.#plan?.add();
-    const inner = new Suite(this.name, this.#suite);
     const done = this.#subtests.then(async () => {
-      if ((await runTest(inner, name, options, fn)) === 'failed') this.#failed += 1;
+      if ((await runTest(this.#inner, name, options, fn)) === 'failed') this.#failed += 1;
     });
     this.#subtests = done.catch(() => {});
     return done;
@@ -244,30 +266,45 @@ class Context {
     console.log(line);
   }
 
-  before(fn) {
-    return fn();
+  /** Runs at once. As in Node, the test fails with it. */
+  before(fn, options) {
+    const begun = new Promise((resolve) => resolve(fn()));
+    begun.catch(() => {});
+    const done = runHook(
+      hooked(() => begun, options),
+      `before of ${this.fullName}`,
+      this.#suite,
+    );
+    done.catch(() => {});
+    this.#before.push(done);
+    return done;
   }
 
-  after(fn) {
-    this.#after.push(fn);
+  after(fn, options) {
+    this.#after.push(hooked(fn, options));
   }
 
-  beforeEach(fn) {
-    this.#suite.beforeEach.push(fn);
+  beforeEach(fn, options) {
+    this.#inner.beforeEach.push(hooked(fn, options));
   }
 
-  afterEach(fn) {
-    this.#suite.afterEach.push(fn);
+  afterEach(fn, options) {
+    this.#inner.afterEach.push(hooked(fn, options));
   }
 
   async _end() {
+    for (const done of this.#before) await done;
     await this.#subtests;
+    await this.#plan?.check();
+    await this.#subtests;
+    if (this.#failed > 0)
+      throw failure(`${this.#failed} ${this.#failed > 1 ? 'subtests' : 'subtest'} failed`);
+  }
+
+  /** Runs the `after` hooks, and restores what the test replaced. */
+  async _after() {
     try {
-      await this.#plan?.check();
-      await this.#subtests;
-      if (this.#failed > 0)
-        throw failure(`${this.#failed} ${this.#failed > 1 ? 'subtests' : 'subtest'} failed`);
-      for (const fn of this.#after) await fn();
+      for (const hook of this.#after) await runHook(hook, `after of ${this.fullName}`, this.#suite);
     } finally {
       this.#mock?.reset();
     }
@@ -282,9 +319,9 @@ async function runTest(suite, name, options, fn) {
   }
   const context = new Context(suite, name);
   const failed = [];
-  began(full, options.timeout ?? defaultLimit);
+  began(full);
   const hooks = (kind) =>
-    suite.all(kind).map((hook) => () => limited(() => hook(context), undefined, `${kind} of ${full}`, suite));
+    suite.all(kind).map((hook) => () => runHook(hook, `${kind} of ${full}`, suite, context));
   const run = () =>
     fn.length > 1
       ? new Promise((resolve, reject) => fn(context, (error) => (error ? reject(error) : resolve())))
@@ -296,7 +333,7 @@ async function runTest(suite, name, options, fn) {
     failed.push(error);
   }
   const ends = () => limited(() => context._end(), options.timeout, full, suite);
-  for (const end of [ends, ...hooks('afterEach')]) {
+  for (const end of [ends, () => context._after(), ...hooks('afterEach')]) {
     try {
       await end();
     } catch (error) {
@@ -320,8 +357,7 @@ function told(error) {
 
 async function runHooks(suite, kind) {
   const name = suite.full('');
-  for (const hook of suite[kind])
-    await limited(() => hook(), undefined, name ? `${kind} of ${name}` : kind, suite);
+  for (const hook of suite[kind]) await runHook(hook, name ? `${kind} of ${name}` : kind, suite);
 }
 
 async function runSuite(suite, skipped) {
@@ -379,8 +415,8 @@ export function suite(...given) {
   });
 }
 
-const hook = (kind) => (fn) => {
-  current[kind].push(fn);
+const hook = (kind) => (fn, options) => {
+  current[kind].push(hooked(fn, options));
 };
 export const before = hook('before');
 export const after = hook('after');

@@ -167,6 +167,46 @@ async fn a_map_that_the_memory_of_a_plugin_cannot_have_is_left_out() {
     }
 }
 
+/// A message is text that others may have written, such as the answer of a server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_in_a_file_that_was_not_loaded_stays_as_it_is() {
+    let folder = Folder::new();
+    folder.write("other.mjs", "export {};\n//# sourceMappingURL=other.mjs.map");
+    folder.write("other.mjs.map", &map_of("other.ts", 1).to_string());
+    let path = folder.write(
+        "index.mjs",
+        "import { inspect } from 'node:util';\n\
+         const place = `${import.meta.dirname}/other.mjs`;\n\
+         const shown = () => inspect(new Error(`no\\n    at f (${place}:1:2)\\n    at g (${place}?v=1:1:2)`))\n\
+           .split('\\n').slice(1, 3).map((line) => line.replaceAll(import.meta.dirname, ''));\n\
+         export const apply = (host) => host.registerTool({ definition: { name: 'run' }, async run() {\n\
+           const before = shown(); await import('./other.mjs'); return [before, shown()]; } });",
+    );
+    let plugin = Loader::default().load(&path, "built", Value::Null).await.unwrap();
+    let seen = plugin.run("run", Value::Null).await.unwrap();
+    let unmapped = "    at g (/other.mjs?v=1:1:2)";
+    let expected = json!([["    at f (/other.mjs:1:2)", unmapped], ["    at f (/other.ts:7:5)", unmapped]]);
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_of_a_worker_names_the_source_where_it_is_shown() {
+    let folder = Folder::new();
+    let text = format!("const f=()=>{{{THROWS}}};f()");
+    let map = map_of("worker.ts", text.find(THROWS).unwrap());
+    folder.write("worker.mjs", &format!("{text}\n//# sourceMappingURL=worker.mjs.map"));
+    folder.write("worker.mjs.map", &map.to_string());
+    let path = folder.write(
+        "index.mjs",
+        "import { inspect } from 'node:util'; import { Worker } from 'node:worker_threads';\n\
+         export const apply = (host) => host.registerTool({ definition: { name: 'run' }, run: () => new Promise((resolve) => {\n\
+           new Worker(new URL('./worker.mjs', import.meta.url)).on('error', (error) => resolve(inspect(error))); }) });",
+    );
+    let plugin = Loader::default().load(&path, "built", Value::Null).await.unwrap();
+    let seen = plugin.run("run", Value::Null).await.unwrap();
+    assert!(seen.as_str().unwrap().contains("/worker.ts:7:5)"), "{seen}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn packages_learn_whether_maps_are_used() {
     let seen = run(

@@ -314,6 +314,59 @@ async fn a_test_without_a_limit_has_the_default() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_hook_has_its_own_limit() {
+    let folder = Folder::new();
+    let path = folder.write(
+        "some.test.mjs",
+        "import test, { describe, it, before, after, beforeEach, afterEach } from 'node:test';\n\
+         import { spawnSync } from 'node:child_process';\n\
+         const wait = (ms) => new Promise((go) => setTimeout(go, ms));\n\
+         const never = () => new Promise(() => {});\n\
+         const busy = setInterval(() => {}, 1);\n\
+         describe('longer', () => {\n\
+           before(() => wait(600), { timeout: 60_000 });\n\
+           beforeEach(() => wait(600), { timeout: Infinity });\n\
+           afterEach(() => wait(600), { timeout: 60_000 });\n\
+           after(() => { spawnSync('sleep', ['2']); }, { timeout: 60_000 });\n\
+           it('a', (t) => { t.before(() => wait(600), { timeout: 60_000 }); t.after(() => wait(600), { timeout: 60_000 }); });\n\
+         });\n\
+         for (const [name, hook] of Object.entries({ before, after, beforeEach, afterEach }))\n\
+           describe(name, () => { hook(never, { timeout: 5 }); it('a', () => {}); });\n\
+         for (const name of ['before', 'after']) test(`t.${name}`, (t) => { t[name](never, { timeout: 5 }); });\n\
+         test('t.afterEach', async (t) => { t.afterEach(never, { timeout: 5 }); await t.test('a', () => {}); });\n\
+         const said = [];\n\
+         test('fails', async (t) => { t.after(() => said.push('after')); await t.test('a', () => { throw new Error('no'); }); });\n\
+         test('t.before throws', (t) => { t.before(() => { throw new Error('early'); }); });\n\
+         test('ends', (t) => { t.assert.deepEqual(said, ['after']); clearInterval(busy); });\n",
+    );
+    let run = TestRun { limit: Duration::from_millis(400), ..TestRun::default() };
+    let ran = tokio::time::timeout(LONG, run_tests(&path, JsOptions::default(), run)).await.unwrap();
+    assert_eq!(ran.problem, None);
+    let lines: Vec<String> = ran
+        .results
+        .iter()
+        .map(|test| format!("{:?} {} {}", test.outcome, test.name, test.why.as_deref().unwrap_or_default()))
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    Passed longer > a
+    Failed before Error: before of before did not end within 5 ms
+    Passed after > a
+    Failed after Error: after of after did not end within 5 ms
+    Failed beforeEach > a Error: beforeEach of beforeEach > a did not end within 5 ms
+    Failed afterEach > a Error: afterEach of afterEach > a did not end within 5 ms
+    Failed t.before Error: before of t.before did not end within 5 ms
+    Failed t.after Error: after of t.after did not end within 5 ms
+    Failed t.afterEach > a Error: afterEach of t.afterEach > a did not end within 5 ms
+    Failed t.afterEach Error: 1 subtest failed
+    Failed fails > a Error: no
+    Failed fails Error: 1 subtest failed
+    Failed t.before throws Error: early
+    Passed ends
+    ");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_makes_no_progress_is_given_up_with_the_reason() {
     let rows = [
         (

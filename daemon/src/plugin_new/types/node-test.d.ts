@@ -14,10 +14,10 @@ export interface TestContext {
     assert: Record<string, (...values: any[]) => any>;
     /** Calls a function until it does not throw; fails after `timeout` milliseconds (1000). */
     waitFor<T>(condition: () => T | Promise<T>, options?: { interval?: number; timeout?: number }): Promise<T>;
-    before(run: () => void | Promise<void>): void;
-    after(run: () => void | Promise<void>): void;
-    beforeEach(run: (context: TestContext) => void | Promise<void>): void;
-    afterEach(run: (context: TestContext) => void | Promise<void>): void;
+    before(run: () => void | Promise<void>, options?: HookOptions): void;
+    after(run: () => void | Promise<void>, options?: HookOptions): void;
+    beforeEach(run: (context: TestContext) => void | Promise<void>, options?: HookOptions): void;
+    afterEach(run: (context: TestContext) => void | Promise<void>, options?: HookOptions): void;
     signal: AbortSignal;
     fullName: string;
     /** What this test replaces; it is restored when the test ends. */
@@ -32,8 +32,13 @@ export interface TestOptions {
     timeout?: number;
 }
 
+export interface HookOptions {
+    /** As that of a test. */
+    timeout?: number;
+}
+
 type TestFunction = (context: TestContext, done: (error?: unknown) => void) => void | Promise<void>;
-type Hook = (run: () => void | Promise<void>) => void;
+type Hook = (run: () => void | Promise<void>, options?: HookOptions) => void;
 
 interface Declare<F> {
     (name: string, run?: F): Promise<void>;
