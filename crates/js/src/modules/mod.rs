@@ -16,8 +16,8 @@ use std::collections::{BTreeSet, HashMap};
 pub(crate) use builtins::node_modules;
 pub(crate) use compile::script;
 pub(crate) use load::source;
-pub(crate) use source_maps::Loaded;
 use rquickjs::{AsyncRuntime, Ctx, Module, Object, Persistent, Result, Value};
+pub(crate) use source_maps::Loaded;
 
 use crate::engine::State;
 use crate::errors::plain_error;
