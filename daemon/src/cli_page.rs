@@ -47,10 +47,17 @@ fn wrapped(begin: &str, text: &str) -> String {
     page
 }
 
-/// Returns a help text as Markdown, in which nothing outside of inline code is markup.
+/// Returns a help text as Markdown: nothing in it is markup, and flags are inline code.
 fn escaped(text: &str) -> String {
+    let word = |word: &str| match word.starts_with("--") {
+        true => {
+            let flag = word.trim_end_matches(['.', ',', ';', ':', ')']);
+            format!("`{flag}`{}", &word[flag.len()..])
+        }
+        false => word.replace('<', "\\<").replace('*', "\\*"),
+    };
     let parts = text.split('`').enumerate().map(|(at, part)| match at % 2 {
-        0 => part.replace('<', "\\<").replace('*', "\\*"),
+        0 => part.split(' ').map(word).collect::<Vec<_>>().join(" "),
         _ => part.to_owned(),
     });
     parts.collect::<Vec<_>>().join("`")
