@@ -461,14 +461,18 @@ impl Deliveries {
         let removed = join_all(excess.into_iter().map(|id| self.records.remove.call((id,)))).await;
         removed.into_iter().collect::<Result<Vec<bool>, _>>()?;
         for Repeated { newest, older } in repeated {
-            // Of several hosts, the one that removes a row counts it.
-            let mut counted = recorded_calls::times(&newest);
-            for (id, times) in older {
+            let Value::Object(mut row) = newest else { continue };
+            let id = row.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let own = recorded_calls::times(&Value::Object(row.clone()));
+            // Of several hosts, the one that removes a row counts it, in a row that no other one has read.
+            let mut counted = 0_u64;
+            for (id, times) in older.into_iter().chain([(id, own)]) {
                 if self.records.remove.call((id,)).await? {
                     counted = counted.saturating_add(times);
                 }
             }
-            if let Value::Object(mut row) = newest {
+            if counted > 0 {
+                row.insert("id".to_owned(), crate::id::fresh('d').into());
                 row.insert("times".to_owned(), counted.into());
                 self.records.put.call((row_record(endpoint, row, true),)).await?;
             }

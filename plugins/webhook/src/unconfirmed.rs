@@ -264,9 +264,9 @@ impl Webhook {
                 Continues::No => continue,
                 Continues::Own => {}
                 Continues::OfAnother => {
+                    // A write whose answer was lost may be done, and names this run of the host.
                     if let Err(why) = self.unconfirmed.store(&turn, &message).await {
                         self.problem(&turn.endpoint, &format!("cannot store an unconfirmed turn: {why}"));
-                        continue;
                     }
                 }
             }
