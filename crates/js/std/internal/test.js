@@ -292,8 +292,12 @@ class Context {
     this.#inner.afterEach.push(hooked(fn, options));
   }
 
-  async _end() {
+  /** Waits for the `before` hooks, each of which has its own limit. */
+  async _begun() {
     for (const done of this.#before) await done;
+  }
+
+  async _end() {
     await this.#subtests;
     await this.#plan?.check();
     await this.#subtests;
@@ -333,7 +337,7 @@ async function runTest(suite, name, options, fn) {
     failed.push(error);
   }
   const ends = () => limited(() => context._end(), options.timeout, full, suite);
-  for (const end of [ends, () => context._after(), ...hooks('afterEach')]) {
+  for (const end of [() => context._begun(), ends, () => context._after(), ...hooks('afterEach')]) {
     try {
       await end();
     } catch (error) {

@@ -180,13 +180,11 @@ async fn a_place_in_a_file_that_was_not_loaded_stays_as_it_is() {
          const shown = () => inspect(new Error(`no\\n    at f (${place}:1:2)\\n    at g (${place}?v=1:1:2)`))\n\
            .split('\\n').slice(1, 3).map((line) => line.replaceAll(import.meta.dirname, ''));\n\
          export const apply = (host) => host.registerTool({ definition: { name: 'run' }, async run() {\n\
-           const before = shown(); await import('./other.mjs'); return [before, shown()]; } });",
+           return shown(); } });",
     );
     let plugin = Loader::default().load(&path, "built", Value::Null).await.unwrap();
     let seen = plugin.run("run", Value::Null).await.unwrap();
-    let unmapped = "    at g (/other.mjs?v=1:1:2)";
-    let expected = json!([["    at f (/other.mjs:1:2)", unmapped], ["    at f (/other.ts:7:5)", unmapped]]);
-    assert_eq!(seen, expected);
+    assert_eq!(seen, json!(["    at f (/other.mjs:1:2)", "    at g (/other.mjs?v=1:1:2)"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
