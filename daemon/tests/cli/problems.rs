@@ -155,13 +155,13 @@ fn what_is_wrong_is_shown_wherever_health_is() {
 fn a_session_that_cannot_be_read_is_said() {
     let folder = Folder::new(config());
     let daemon = running(&folder);
-    assert_eq!(folder.run(&["send", "hello"]).code, Some(0));
+    assert_eq!(folder.run(&["session", "send", "--new", "hello"]).code, Some(0));
     assert_eq!(daemon.stop(), Some(0));
     let db = rusqlite::Connection::open(folder.state_file("state.db")).unwrap();
-    db.execute("UPDATE sessions SET kept = '{}'", []).unwrap();
+    db.execute("UPDATE sessions SET kept = json_set(kept, '$.provider', 1)", []).unwrap();
     drop(db);
     let daemon = running(&folder);
-    for line in [&["status"][..], &["doctor"], &["session", "list"]] {
+    for line in [&["session", "list"][..], &["status"], &["doctor"]] {
         says(&folder.run(line), "cannot read the stored session", "a damaged row");
     }
     assert_eq!(daemon.stop(), Some(0));

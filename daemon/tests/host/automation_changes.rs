@@ -13,7 +13,7 @@ const WRITER: &str = "
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 export const apply = (host) => host.registerAgent({
-  provider: 'writer', displayName: 'Writer', schema: () => ({ properties: {} }), defaults: () => ({}),
+  provider: 'writer', displayName: 'Writer', multipleDirectories: true, schema: () => ({ properties: {} }), defaults: () => ({}),
   create: (start) => ({
     begin(turnId, text) {
       const [name, content] = text.trim().split('=');
@@ -185,7 +185,7 @@ fn changes_of_a_run_are_committed_in_its_working_tree() {
     assert_eq!(git(&other, &["rev-parse", "HEAD"]), head);
     assert_eq!(git(&other, &["status", "--porcelain"]), " M a.txt");
     for says in [
-        "automation several: _meta.ostler.after fails: only the first of several working directories is a working tree of the run",
+        "automation several: _meta.ostler.after fails with a backend that works in several directories: only the first is a working tree of the run",
         "automation shared: _meta.ostler.after fails: a run has no working tree of its own; set session.config.isolation to worktree",
         "automation unknown: _meta.ostler.after is not one of commit, create-pr, so nothing is done after a run",
     ] {

@@ -125,7 +125,7 @@ impl AutomationSettings {
                 )),
                 AFTER if definition.session.working_directories.as_ref().is_some_and(|all| all.len() > 1) => {
                     Some(
-                        "fails: only the first of several working directories is a working tree of the run; name one"
+                        "fails with a backend that works in several directories: only the first is a working tree of the run; name one"
                             .to_owned(),
                     )
                 }
