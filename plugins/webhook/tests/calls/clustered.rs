@@ -57,8 +57,7 @@ async fn a_minute_passes() {
     tokio::time::resume();
 }
 
-/// Lets minutes pass until something is so. The store of records has a thread of its own, for which paused time does not wait, so
-/// a look can fail.
+/// Lets minutes pass until something is so.
 async fn minutes_pass_until(is_so: impl Fn() -> bool) {
     for _ in 0..30 {
         a_minute_passes().await;
@@ -66,6 +65,7 @@ async fn minutes_pass_until(is_so: impl Fn() -> bool) {
             if is_so() {
                 return;
             }
+            // The store of records has a thread of its own, for which paused time does not wait, so a look can fail.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
