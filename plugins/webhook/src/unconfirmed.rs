@@ -251,7 +251,10 @@ impl Webhook {
     /// Continues the unconfirmed turns of hosts of the cluster that are lost, before their callbacks.
     pub(crate) async fn take_over_unconfirmed(self: &Arc<Self>) -> Read<()> {
         match self.unconfirmed.records.list.read(()).await {
-            Read::Known(stored) => Read::Known(self.continue_unconfirmed(stored).await),
+            Read::Known(stored) => {
+                self.continue_unconfirmed(stored).await;
+                Read::Known(())
+            }
             Read::Unknown(why) => Read::Unknown(why),
         }
     }
