@@ -8,7 +8,6 @@ use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{
     KeptAttachment, KeptChat, KeptSession, KeptTurn, ListedPlace, SessionFlags, SessionStore, StoredSession,
 };
-use ostler_contract::problems::ProblemKind;
 use ostler_contract::stores::Unreadable;
 use ostler_contract::{JsonObject, Thrown, Value};
 use rusqlite::{OptionalExtension as _, Row, params};
@@ -51,9 +50,7 @@ const TABLES: [(&str, &str); 11] = [
 impl SqliteSessions {
     /// Creates the store of a database.
     pub fn new(db: Arc<StateDb>, report: Report) -> Self {
-        let fix = "restore a backup of state.db, or delete the session";
-        let unreadable = Unreadable::new(report, ProblemKind::Storage, "session", fix);
-        Self { db, unreadable }
+        Self { db, unreadable: Unreadable::of_sessions(report) }
     }
 
     /// Returns the store as its registration point declares it.

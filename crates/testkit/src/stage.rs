@@ -42,6 +42,8 @@ struct Shared {
     failing: Mutex<usize>,
     /// What it offers.
     offered: Mutex<Offered>,
+    /// How often it was asked for that.
+    probes: Mutex<usize>,
 }
 
 impl Default for Shared {
@@ -54,6 +56,7 @@ impl Default for Shared {
             ended: Mutex::default(),
             failing: Mutex::default(),
             offered: Mutex::default(),
+            probes: Mutex::default(),
         }
     }
 }
@@ -161,6 +164,11 @@ impl Stage {
         self.shared.offered.lock().models = ids.iter().map(model).collect();
     }
 
+    /// Returns how often it was asked for what it offers.
+    pub fn probes(&self) -> usize {
+        *self.shared.probes.lock()
+    }
+
     /// Lets one more session start.
     pub fn let_start(&self) {
         self.shared.may_start.add_permits(1);
@@ -198,7 +206,10 @@ impl Stage {
             defaults: Call::now(|()| Ok(JsonObject::new())),
             probe: Some({
                 let shared = self.shared.clone();
-                Call::now(move |()| Ok(shared.offered.lock().clone()))
+                Call::now(move |()| {
+                    *shared.probes.lock() += 1;
+                    Ok(shared.offered.lock().clone())
+                })
             }),
             protected_resources: resources,
             chats: self.chats,

@@ -345,3 +345,36 @@ async fn a_call_that_the_agent_gives_up_ends_without_its_client() {
         assert!(all(&seen, "session/inputNeededSet").is_empty(), "{seen:#?}");
     }
 }
+
+/// What a user approves is what the agent asks for then, and not what was denied before.
+#[tokio::test]
+async fn a_denied_call_that_is_asked_about_again_has_its_new_arguments() {
+    let stage = Stage::new(json!({}));
+    let mut talk = stage.talk().await;
+    contribute(&mut talk, &["weigh"]).await;
+    let options = json!([{ "optionId": "no", "name": "No", "kind": "reject_once" },
+        { "optionId": "yes", "name": "Yes", "kind": "allow_once" }]);
+    let ask = |of: &str| {
+        let call = json!({ "toolCallId": "c", "name": format!("mcp__ostler__{TOOL}"), "title": "weigh",
+            "status": "pending", "rawInput": { "of": of } });
+        format!("!request session/request_permission {}", json!({ "toolCall": call, "options": options }))
+    };
+    let call = format!("!mcp tools/call {{ \"name\": \"{TOOL}\", \"arguments\": {{\"of\":\"oats\"}} }}");
+    let turn = talk.begin(&format!("{}\n{}\n{call}", ask("hay"), ask("oats"))).await;
+    for (of, approved) in [("hay", false), ("oats", true)] {
+        let seen = talk.until(&["session/inputNeededSet"]).await;
+        let call = &last(&seen)["request"]["toolCall"];
+        assert_eq!(call["toolInput"], format!("{{\"of\":\"{of}\"}}"), "{call}");
+        let mut answer = json!({ "type": "chat/toolCallConfirmed", "turnId": turn, "toolCallId": call["toolCallId"],
+            "approved": approved });
+        answer[if approved { "confirmed" } else { "reason" }] =
+            if approved { "user-action" } else { "denied" }.into();
+        talk.act(answer).await;
+    }
+    let seen = talk.until(&["session/inputNeededSet", "chat/turnComplete"]).await;
+    let asked = &last(&seen)["request"];
+    assert_eq!(
+        (&asked["kind"], &asked["toolCall"]["toolInput"]),
+        (&json!("toolClientExecution"), &json!("{\"of\":\"oats\"}"))
+    );
+}

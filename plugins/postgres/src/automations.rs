@@ -5,7 +5,6 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{AutomationChange, AutomationProgress, AutomationStore, KeptAutomation};
-use ostler_contract::problems::ProblemKind;
 use ostler_contract::protocol::wire::state::{
     AutomationDefinition, AutomationDefinitionPatch, AutomationRunState,
 };
@@ -72,8 +71,7 @@ impl Automations {
     ) -> Result<Self, Thrown> {
         let watchers = Watchers::new("automations".to_owned(), report.clone())?;
         listeners.automations(watchers.clone());
-        let fix = "restore a backup of the database, or remove the automation";
-        let unreadable = Unreadable::new(report, ProblemKind::Automations, "stored automation", fix);
+        let unreadable = Unreadable::of_automations(report);
         Ok(Self { database, runs, unreadable, watchers, updating: Mutex::default(), place })
     }
 

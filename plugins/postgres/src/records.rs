@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{ChangeType, CollectionOptions, RecordChange, RecordStore, StoredCollection};
-use ostler_contract::problems::ProblemKind;
 use ostler_contract::stores::equality::contains_fields;
 use ostler_contract::stores::records::{check_options, check_record};
 use ostler_contract::stores::{Report, Unreadable, Watchers};
@@ -28,8 +27,6 @@ pub const PUT: &str =
 const FIND: &str = "SELECT id, record FROM records WHERE collection = $1 AND fields @> $2::bigint[]
      UNION ALL SELECT id, record FROM records WHERE collection = $1 AND fields IS NULL
      ORDER BY id";
-
-const FIX: &str = "restore a backup of the database, or remove the record";
 
 /// Collections in the database.
 pub struct Records {
@@ -75,7 +72,7 @@ impl Records {
             name: name.clone(),
             body: options.body.clone(),
             database: self.database.clone(),
-            unreadable: Unreadable::new(self.report.clone(), ProblemKind::Records, "record", FIX),
+            unreadable: Unreadable::of_records(self.report.clone(), &name),
             watchers,
         });
         open.insert(name, collection.clone());
@@ -109,7 +106,7 @@ impl Collection {
         Box::pin(async move {
             let sql = "SELECT id, record FROM records WHERE collection = $1 AND id = $2";
             let rows = store.database.rows(sql, vec![store.named(), Box::new(id.clone())]).await?;
-            store.unreadable.noted(&store.place(&id), rows.first().map(|row| store.record(row)).transpose())
+            store.unreadable.noted(&id, rows.first().map(|row| store.record(row)).transpose())
         })
     }
 
@@ -132,11 +129,10 @@ impl Collection {
                 store.database.rows(FIND, vec![store.named(), Box::new(fields(&wanted))]).await?
             };
             if wanted.is_empty() {
-                let places: Vec<String> = rows.iter().map(|row| store.place(row.get(0))).collect();
-                store.unreadable.keep_only(places.iter().map(String::as_str));
+                store.unreadable.keep_only(rows.iter().map(|row| row.get(0)));
             }
             // One that cannot be read keeps none of the others from being found.
-            let read = |row: &Row| store.unreadable.read(&store.place(row.get(0)), store.record(row));
+            let read = |row: &Row| store.unreadable.read(row.get(0), store.record(row));
             Ok(rows.iter().filter_map(read).filter(|record| contains_fields(record, &wanted)).collect())
         })
     }
@@ -148,7 +144,7 @@ impl Collection {
         };
         let store = self.clone();
         self.database.write(Write::new(PUT, params, size), move |rows| {
-            store.unreadable.is_readable(&store.place(&id));
+            store.unreadable.is_readable(&id);
             // The same again is no change.
             if let Some(row) = rows.first() {
                 let how = if row.get(0) { ChangeType::Added } else { ChangeType::Updated };
@@ -167,17 +163,12 @@ impl Collection {
         let sql = "DELETE FROM records WHERE collection = $1 AND id = $2 RETURNING true";
         let store = self.clone();
         self.database.write(Write::new(sql, params, size), move |rows| {
-            store.unreadable.is_readable(&store.place(&id));
+            store.unreadable.is_readable(&id);
             if !rows.is_empty() {
                 store.watchers.notify(&RecordChange { id, r#type: ChangeType::Deleted });
             }
             Ok(!rows.is_empty())
         })
-    }
-
-    /// The name of a record in the list of problems.
-    fn place(&self, id: &str) -> String {
-        format!("{}/{id}", self.name)
     }
 
     fn record(&self, row: &Row) -> Result<JsonObject, Thrown> {

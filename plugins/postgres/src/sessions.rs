@@ -10,7 +10,6 @@ use ostler_contract::live::{Pending, ready};
 use ostler_contract::points::{
     KeptAttachment, KeptChat, KeptSession, KeptTurn, ListedPlace, SessionFlags, SessionStore, StoredSession,
 };
-use ostler_contract::problems::ProblemKind;
 use ostler_contract::stores::{Report, Unreadable};
 use ostler_contract::{JsonObject, Thrown, Value};
 use serde::Serialize;
@@ -140,8 +139,7 @@ pub struct Sessions {
 impl Sessions {
     /// Creates the store.
     pub fn new(database: Arc<Database>, report: Report) -> Self {
-        let fix = "restore a backup of the database, or delete the session";
-        Self { database, unreadable: Unreadable::new(report, ProblemKind::Storage, "session", fix) }
+        Self { database, unreadable: Unreadable::of_sessions(report) }
     }
 
     /// Returns the store as its registration point declares it.

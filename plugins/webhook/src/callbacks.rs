@@ -320,14 +320,14 @@ impl Webhook {
         }
         let about = About { runs: Vec::new(), session: callback.session.clone() };
         loop {
-            while let is_own = self.callbacks.is_own(&claimed).await
-                && is_own != Ok(true)
-            {
-                if is_own == Ok(false) {
-                    return;
-                }
+            match self.callbacks.is_own(&claimed).await {
+                Ok(true) => {}
+                Ok(false) => return,
                 // Known once the store answers.
-                tokio::time::sleep(AGAIN[1]).await;
+                Err(_) => {
+                    tokio::time::sleep(AGAIN[1]).await;
+                    continue;
+                }
             }
             if claimed.is_stored && self.host.incarnation() != Ok(claimed.held_by.clone()) {
                 self.store_callback(&mut claimed).await;

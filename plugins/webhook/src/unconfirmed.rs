@@ -220,9 +220,7 @@ impl Webhook {
         let storing = tokio::spawn({
             let (webhook, endpoint) = (self.clone(), turn.endpoint.clone());
             async move {
-                if let Err(why) = store.await {
-                    webhook.problem(&endpoint, &format!("cannot store an unconfirmed turn: {why}"));
-                }
+                webhook.unconfirmed_stored(&endpoint, store).await;
                 let _ = stored.send(());
             }
         });
@@ -268,9 +266,7 @@ impl Webhook {
                 Continues::Own => {}
                 Continues::OfAnother => {
                     // A write whose answer was lost may be done, and names this run of the host.
-                    if let Err(why) = self.unconfirmed.store(&turn, &message).await {
-                        self.problem(&turn.endpoint, &format!("cannot store an unconfirmed turn: {why}"));
-                    }
+                    self.unconfirmed_stored(&turn.endpoint, self.unconfirmed.store(&turn, &message)).await;
                 }
             }
             let callback = turn.callback().and_then(|callback| self.callbacks.claim(callback));
@@ -283,6 +279,13 @@ impl Webhook {
                 callback,
                 record,
             }));
+        }
+    }
+
+    /// Waits for the write of a turn. A failure is only logged.
+    async fn unconfirmed_stored(&self, endpoint: &Slug, write: impl Future<Output = Result<(), Thrown>>) {
+        if let Err(why) = write.await {
+            self.problem(endpoint, &format!("cannot store an unconfirmed turn: {why}"));
         }
     }
 

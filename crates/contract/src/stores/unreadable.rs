@@ -20,7 +20,7 @@ const REMEMBERED: usize = 1000;
 ///
 /// let problems = Problems::default();
 /// let report = Report::quiet().keeping(problems.clone());
-/// let unreadable = Unreadable::new(report, ProblemKind::Storage, "session", "remove its row");
+/// let unreadable = Unreadable::of_sessions(report);
 /// assert_eq!(unreadable.read("s1", Err::<u8, _>(Thrown::new("no title"))), None);
 /// assert_eq!(problems.list()[0].place, "session s1");
 /// assert_eq!(unreadable.read("s1", Ok(1)), Some(1));
@@ -30,21 +30,39 @@ const REMEMBERED: usize = 1000;
 pub struct Unreadable {
     report: Report,
     kind: ProblemKind,
-    what: &'static str,
+    /// The beginning of the name of an entry in the list, before its id.
+    prefix: String,
     fix: &'static str,
     known: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Unreadable {
-    /// Creates the set of a store. `what` names one entry, and `fix` says what to do about it.
-    pub fn new(report: Report, kind: ProblemKind, what: &'static str, fix: &'static str) -> Self {
-        Self { report, kind, what, fix, known: Arc::default() }
+    fn new(report: Report, kind: ProblemKind, prefix: String, fix: &'static str) -> Self {
+        Self { report, kind, prefix, fix, known: Arc::default() }
     }
 
-    /// Creates the set of a store of runs. Those that retention removed are no longer wrong.
+    /// Creates the set of a store of sessions, by their ids.
+    pub fn of_sessions(report: Report) -> Self {
+        let fix = "restore a backup of the database, or delete the session";
+        Self::new(report, ProblemKind::Storage, "session ".to_owned(), fix)
+    }
+
+    /// Creates the set of a store of automations, by their ids.
+    pub fn of_automations(report: Report) -> Self {
+        let fix = "restore a backup of the database, or remove the automation";
+        Self::new(report, ProblemKind::Automations, "stored automation ".to_owned(), fix)
+    }
+
+    /// Creates the set of a collection of records, by their ids.
+    pub fn of_records(report: Report, collection: &str) -> Self {
+        let fix = "restore a backup of the database, or remove the record";
+        Self::new(report, ProblemKind::Records, format!("record {collection}/"), fix)
+    }
+
+    /// Creates the set of a store of runs, by their URIs. Those that retention removed are no longer wrong.
     pub fn of_runs(report: Report, removed: &Watchers<Vec<String>>) -> Self {
         let fix = "restore a backup of the database; retention removes the run when it is old";
-        let unreadable = Self::new(report, ProblemKind::Storage, "run", fix);
+        let unreadable = Self::new(report, ProblemKind::Storage, "run ".to_owned(), fix);
         let forget = unreadable.clone();
         // Both belong to the store, and end with it.
         let _stays = removed.add(HostFunction::now(move |(uris,): (Vec<String>,)| {
@@ -103,6 +121,6 @@ impl Unreadable {
     }
 
     fn place(&self, id: &str) -> String {
-        format!("{} {id}", self.what)
+        format!("{}{id}", self.prefix)
     }
 }

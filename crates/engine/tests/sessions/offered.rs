@@ -78,3 +78,26 @@ async fn a_slow_backend_delays_only_its_own_description() {
     assert_eq!(listed(5).await, [1, 0]);
     assert_eq!(listed(60).await, [1, 1]);
 }
+
+/// A backend may report settings that it never declares, as often as it likes.
+#[tokio::test(start_paused = true)]
+async fn undeclared_settings_are_read_once_for_many_reports() {
+    let stage = Stage::default().with_plain_chats().naming_conversations();
+    let store = store_of(StateDb::memory().unwrap());
+    let host = host(&stage, &store).await;
+    let mut client = connected(&host).await;
+    client.request("createSession", json!({ "channel": SESSION })).await.unwrap();
+    let mut world = World::of(stage, store, host, client);
+    world.watch().await;
+    world.begin("t1").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = world.stage.probes();
+    let backend = world.own_backend();
+    for value in 0..50 {
+        let report = json!({ "type": "session/configChanged", "config": { "never": value.to_string() } });
+        world.stage.emit(backend, Emit::Session, report);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let probes = world.stage.probes() - before;
+    assert!((1..=2).contains(&probes), "{probes}");
+}

@@ -337,7 +337,10 @@ class Inspector {
 
   error(value, level) {
     const head = `${value.name ?? 'Error'}${value.message ? `: ${value.message}` : ''}`;
-    const stack = typeof value.stack === 'string' ? loader.mapped(value.stack.trimEnd()) : '';
+    const own = typeof value.stack === 'string' ? value.stack.trimEnd() : '';
+    // The message may have lines like those of a stack.
+    const frames = own.startsWith(head) ? own.slice(head.length) : own;
+    const stack = own.slice(0, own.length - frames.length) + loader.mapped(frames);
     const whole = stack === '' ? `[${head}]` : stack.includes(head) ? stack : `${head}\n${stack}`;
     return level === 0 ? whole : whole.replaceAll('\n', `\n${'  '.repeat(level)}`);
   }

@@ -169,7 +169,7 @@ async fn a_map_that_the_memory_of_a_plugin_cannot_have_is_left_out() {
 
 /// A message is text that others may have written, such as the answer of a server.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_in_a_file_that_was_not_loaded_stays_as_it_is() {
+async fn a_place_in_a_message_stays_as_it_is() {
     let folder = Folder::new();
     folder.write("other.mjs", "export {};\n//# sourceMappingURL=other.mjs.map");
     folder.write("other.mjs.map", &map_of("other.ts", 1).to_string());
@@ -177,14 +177,25 @@ async fn a_place_in_a_file_that_was_not_loaded_stays_as_it_is() {
         "index.mjs",
         "import { inspect } from 'node:util';\n\
          const place = `${import.meta.dirname}/other.mjs`;\n\
-         const shown = () => inspect(new Error(`no\\n    at f (${place}:1:2)\\n    at g (${place}?v=1:1:2)`))\n\
-           .split('\\n').slice(1, 3).map((line) => line.replaceAll(import.meta.dirname, ''));\n\
-         export const apply = (host) => host.registerTool({ definition: { name: 'run' }, async run() {\n\
-           return shown(); } });",
+         const error = () => new Error(`no\\n    at f (${place}:1:2)\\n    at g (${place}?v=1:1:2)`);\n\
+         export const apply = (host) => host.registerTool({ definition: { name: 'run' }, async run({ load }) {\n\
+           if (!load) throw error();\n\
+           await import('./other.mjs'); return inspect(error()); } });",
     );
     let plugin = Loader::default().load(&path, "built", Value::Null).await.unwrap();
-    let seen = plugin.run("run", Value::Null).await.unwrap();
-    assert_eq!(seen, json!(["    at f (/other.mjs:1:2)", "    at g (/other.mjs?v=1:1:2)"]));
+    let own = |text: &str| text.replace(&folder.path().display().to_string(), "");
+    // For the host, they look like a part of the stack; the file was not loaded.
+    let thrown = plugin.run("run", json!({})).await.unwrap_err().stack.unwrap();
+    let lines: Vec<String> = thrown.lines().take(2).map(|line| own(line.trim())).collect();
+    assert_eq!(lines, ["at f (/other.mjs:1:2)", "at g (/other.mjs?v=1:1:2)"]);
+    // It is loaded, and inside of the plugin the message is known as such.
+    let shown = plugin.run("run", json!({ "load": true })).await.unwrap();
+    let shown = own(shown.as_str().unwrap());
+    assert!(
+        shown.starts_with("Error: no\n    at f (/other.mjs:1:2)\n    at g (/other.mjs?v=1:1:2)\n"),
+        "{shown}"
+    );
+    assert_eq!(shown.matches("Error: no").count(), 1, "{shown}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

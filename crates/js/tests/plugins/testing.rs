@@ -324,11 +324,11 @@ async fn a_hook_has_its_own_limit() {
          const never = () => new Promise(() => {});\n\
          const busy = setInterval(() => {}, 1);\n\
          describe('longer', () => {\n\
-           before(() => wait(600), { timeout: 60_000 });\n\
-           beforeEach(() => wait(600), { timeout: Infinity });\n\
-           afterEach(() => wait(600), { timeout: 60_000 });\n\
+           before(() => wait(1200), { timeout: 60_000 });\n\
+           beforeEach(() => wait(1200), { timeout: Infinity });\n\
+           afterEach(() => wait(1200), { timeout: 60_000 });\n\
            after(() => { spawnSync('sleep', ['2']); }, { timeout: 60_000 });\n\
-           it('a', (t) => { t.before(() => wait(600), { timeout: 60_000 }); t.after(() => wait(600), { timeout: 60_000 }); });\n\
+           it('a', (t) => { t.before(() => wait(1200), { timeout: 60_000 }); t.after(() => wait(1200), { timeout: 60_000 }); });\n\
          });\n\
          for (const [name, hook] of Object.entries({ before, after, beforeEach, afterEach }))\n\
            describe(name, () => { hook(never, { timeout: 5 }); it('a', () => {}); });\n\
@@ -339,7 +339,7 @@ async fn a_hook_has_its_own_limit() {
          test('t.before throws', (t) => { t.before(() => { throw new Error('early'); }); });\n\
          test('ends', (t) => { t.assert.deepEqual(said, ['after']); clearInterval(busy); });\n",
     );
-    let run = TestRun { limit: Duration::from_millis(400), ..TestRun::default() };
+    let run = TestRun { limit: Duration::from_millis(1000), ..TestRun::default() };
     let ran = tokio::time::timeout(LONG, run_tests(&path, JsOptions::default(), run)).await.unwrap();
     assert_eq!(ran.problem, None);
     let lines: Vec<String> = ran
