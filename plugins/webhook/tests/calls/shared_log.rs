@@ -147,9 +147,9 @@ async fn the_calls_of_two_hosts_are_one_log() {
     until(async || {
         let rows = rows(&one, "webhook-deliveries", "fire").await;
         let refused = rows.iter().filter(|row| row.contains_key("refused")).count();
-        let counted = calls(&one, "fire").await.refused[0]["times"] == 81;
-        // Each host merges what it finds when it stores calls.
-        (rows.len() - refused == 50 && refused <= 2 && counted).then_some(())
+        let counted = calls(&one, "fire").await.refused.first().is_some_and(|row| row["times"] == 81);
+        // Each host merges what it finds when it stores calls, and leaves the newest row.
+        (rows.len() - refused == 50 && refused <= 4 && counted).then_some(())
     })
     .await;
 }
