@@ -115,7 +115,7 @@ impl CpuProfile {
             self.nodes.iter().map(|node| (node.id, &node.call_frame)).collect();
         let mut times: BTreeMap<&CallFrame, u64> = BTreeMap::new();
         for (sample, time) in self.samples.iter().zip(self.time_deltas.iter().skip(1)) {
-            if let Some(frame) = frames.get(sample) {
+            if let Some(frame) = frames.get(sample).copied() {
                 *times.entry(frame).or_default() += time;
             }
         }
@@ -262,5 +262,5 @@ impl PluginMemory {
 }
 
 fn kib(bytes: u64) -> String {
-    format!("{}.{} KiB", bytes >> 10, (bytes & 1023) * 10 >> 10)
+    format!("{}.{} KiB", bytes >> 10, ((bytes & 1023) * 10) >> 10)
 }

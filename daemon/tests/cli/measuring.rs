@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Folder, ended};
 
-/// A plugin that never pauses once it has started, and a native one.
+/// A plugin that never pauses once it has started.
 const HOT: &str = "\
 export const name = 'hot';
 

@@ -50,16 +50,17 @@ impl Profiler {
         if recording.is_some() {
             return None;
         }
-        *recording =
-            Some(Recording::new(self.0.epoch, Instant::now(), self.0.is_busy.load(Ordering::Relaxed)));
-        self.0.is_on.store(true, Ordering::Relaxed);
-        Some(Profiling(self.clone()))
+        // In this order, and the other way round in `turn`: a turn that begins or ends now is seen by one of both.
+        self.0.is_on.store(true, Ordering::SeqCst);
+        let is_busy = self.0.is_busy.load(Ordering::SeqCst);
+        *recording = Some(Recording::new(self.0.epoch, Instant::now(), is_busy));
+        Some(Profiling(Some(self.clone())))
     }
 
     /// Records that the engine begins a turn or ends it.
     pub(crate) fn turn(&self, is_busy: bool) {
-        self.0.is_busy.store(is_busy, Ordering::Relaxed);
-        if self.0.is_on.load(Ordering::Relaxed)
+        self.0.is_busy.store(is_busy, Ordering::SeqCst);
+        if self.0.is_on.load(Ordering::SeqCst)
             && let Some(recording) = &mut *self.recording()
         {
             recording.turn(is_busy, Instant::now());
@@ -82,16 +83,19 @@ impl Profiler {
 
 /// A profile that is being recorded. It is discarded when dropped without a call of [`Profiling::end`].
 #[derive(Debug)]
-pub struct Profiling(Profiler);
+pub struct Profiling(Option<Profiler>);
 
 impl Profiling {
-    fn stop(&self) -> Option<Recording> {
-        self.0.0.is_on.store(false, Ordering::Relaxed);
-        self.0.recording().take()
+    /// Stops once: the next profile can start immediately.
+    fn stop(&mut self) -> Option<Recording> {
+        let profiler = self.0.take()?;
+        let mut recording = profiler.recording();
+        profiler.0.is_on.store(false, Ordering::SeqCst);
+        recording.take()
     }
 
     /// Ends the profile and returns it.
-    pub fn end(self) -> CpuProfile {
+    pub fn end(mut self) -> CpuProfile {
         let now = Instant::now();
         self.stop().map(|recording| recording.end(now)).unwrap_or_default()
     }
