@@ -10,9 +10,9 @@ use crate::api::rows::{ROWS, Row};
 use crate::cli::Cli;
 use crate::remote;
 
-/// Options that the request does not have: with `follow` the command asks for more, and `lines` is how much of the answer it
-/// prints.
-const BESIDE_REQUEST: &[&str] = &["follow", "lines"];
+/// Options that the request does not have: with `follow` the command asks for more, `lines` is how much of the answer it
+/// prints, and `out` where it writes it.
+const BESIDE_REQUEST: &[&str] = &["follow", "lines", "out"];
 
 /// The version of the format.
 const FORMAT: u32 = 1;

@@ -10,6 +10,7 @@ use ostler_contract::problems::{Finding, ProblemKind};
 use ostler_engine::Host;
 use ostler_js::Engine;
 use ostler_loader::{Hidden, LoadedPlugin, State};
+use ostler_protocol::nearest::did_you_mean;
 use ostler_server::{SignIns, Token};
 use ostler_telemetry::metrics::{Metrics, Used, UsedByPlugin};
 use parking_lot::Mutex;
@@ -64,6 +65,11 @@ pub struct Control {
     begun_with: Option<JsonObject>,
 }
 
+/// Returns why a plugin cannot be measured.
+pub fn not_javascript(plugin: &str) -> String {
+    format!("plugin {plugin} is part of the host; only plugins in JavaScript or TypeScript can be measured")
+}
+
 /// What configuration files say, without what is read again while the daemon runs.
 fn said(files: &ConfigFiles) -> JsonObject {
     let mut said = files.said.clone();
@@ -112,6 +118,33 @@ impl Control {
         });
         let agents = ostler_plugin_acp::agent_processes().into_iter().collect();
         self.metrics.text(&self.host, Used { plugins: plugins.collect(), agents })
+    }
+
+    /// Returns a running plugin in JavaScript by its id or spec: its id and its engine.
+    ///
+    /// # Errors
+    /// Exit 2 for a plugin that is unknown or not in JavaScript, exit 1 for one that does not run.
+    pub fn engine_of(&self, name: &str) -> Result<(String, Arc<Engine>), Exit> {
+        let by_spec = || self.loaded.iter().find(|plugin| plugin.spec == name);
+        let named = self.loaded.iter().find(|plugin| plugin.id.as_deref() == Some(name)).or_else(by_spec);
+        let Some(plugin) = named else {
+            let known: Vec<&str> =
+                self.loaded.iter().map(|plugin| plugin.id.as_deref().unwrap_or(&plugin.spec)).collect();
+            let hint = did_you_mean(name, known.iter().copied());
+            return Err(Exit::usage(format!("unknown plugin {name}; plugins: {}{hint}", known.join(", "))));
+        };
+        let Some(id) = plugin.id.as_ref().filter(|_| plugin.state == State::Applied) else {
+            let why =
+                plugin.problem.as_ref().map_or_else(|| "it is disabled".to_owned(), ToString::to_string);
+            return Err(Exit::machine(format!("plugin {name} does not run: {why}")));
+        };
+        let id = id.to_string();
+        if plugin.path.is_none() {
+            return Err(Exit::usage(not_javascript(&id)));
+        }
+        let engine = self.engines.iter().filter_map(Weak::upgrade).find(|engine| engine.label() == id);
+        let engine = engine.ok_or_else(|| Exit::machine(format!("the engine of plugin {id} has ended")))?;
+        Ok((id, engine))
     }
 
     /// Returns whether the plugin of an id is loaded.

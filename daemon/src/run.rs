@@ -174,7 +174,7 @@ pub async fn run(
         None => mounts.push(routes_mount),
     }
     mounts.extend(api::probes(&control));
-    mounts.push(api::problems(control.clone(), doors.clone(), token.clone()));
+    mounts.extend(api::of_this_computer(&control, &doors, token.as_ref()));
     let page = api::pages(&control, doors.clone(), token.clone());
     let mut http_address = None;
     if settings.http.is_some() {

@@ -1,7 +1,7 @@
 //! Globals. They are created at their first use, because most plugins use few.
 
 use rquickjs::function::Func;
-use rquickjs::{Ctx, Object, Result};
+use rquickjs::{Ctx, Function, Object, Persistent, Result};
 
 use crate::engine::State;
 
@@ -29,6 +29,13 @@ pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
         "setSourceMaps",
         Func::from(|ctx: Ctx<'js>, enabled: bool| {
             State::of(&ctx).map(|state| state.modules.source_maps.set_enabled(enabled))
+        }),
+    )?;
+    native.set(
+        "readFramesWith",
+        Func::from(|ctx: Ctx<'js>, frames: Function<'js>| {
+            *State::of(&ctx)?.frame_reader.borrow_mut() = Some(Persistent::save(&ctx, frames));
+            Ok::<_, rquickjs::Error>(())
         }),
     )?;
     native.set("version", env!("CARGO_PKG_VERSION"))?;

@@ -8,6 +8,8 @@ use std::time::Duration;
 use ostler_contract::http::{Request, Response};
 use ostler_contract::live::Pending;
 
+use crate::profile::Profiler;
+
 /// The severity of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -81,6 +83,9 @@ pub struct JsOptions {
     pub listen_advice: String,
     /// The version that `@ostler/sdk` reports.
     pub sdk_version: String,
+    /// The profiler of every engine with these options, for a profile that is started before the plugin is imported. By
+    /// default each has its own.
+    pub profiler: Option<Profiler>,
 }
 
 impl Default for JsOptions {
@@ -94,6 +99,7 @@ impl Default for JsOptions {
             listen: Arc::new(|_, _| false),
             listen_advice: "add it to \"listen\" of this plugin's entry in the configuration".to_owned(),
             sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
+            profiler: None,
         }
     }
 }

@@ -150,6 +150,11 @@ impl Timers {
         !self.ticks.borrow().is_empty() || self.waiting.borrow().keys().any(|id| !unreferenced.contains(id))
     }
 
+    /// Returns the number of pending timers.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.borrow().len()
+    }
+
     /// Returns whether a timer is pending.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.borrow().is_empty()

@@ -7,6 +7,7 @@ pub mod cluster_shapes;
 mod events;
 mod host;
 pub mod list_shapes;
+mod measure;
 mod needs;
 mod openapi;
 #[cfg(test)]
@@ -15,6 +16,7 @@ pub mod page_shapes;
 mod people;
 mod plugins;
 pub mod problem_shapes;
+pub mod profile_shapes;
 pub mod query;
 pub mod rows;
 mod runs;
@@ -109,10 +111,15 @@ pub fn mounts(control: &Arc<Control>, names: HostNames, token: Option<Token>) ->
     mounts
 }
 
-/// The mount of the list of problems, for commands on this computer. It is served without the API, too.
-pub fn problems(control: Arc<Control>, names: HostNames, token: Option<Token>) -> Mount {
-    let (gate, sign_ins) = (control.host.access.gate.clone(), control.sign_ins.clone());
-    of_rows(rows::PROBLEMS, Guard::Token { names, token, gate, sign_ins }, control)
+/// The mounts for commands on this computer: the list of problems, and what measures plugins. They are served without the
+/// API, too.
+pub fn of_this_computer(control: &Arc<Control>, names: &HostNames, token: Option<&Token>) -> Vec<Mount> {
+    let mount = |prefix| {
+        let (gate, sign_ins) = (control.host.access.gate.clone(), control.sign_ins.clone());
+        let guard = Guard::Token { names: names.clone(), token: token.cloned(), gate, sign_ins };
+        of_rows(prefix, guard, control.clone())
+    };
+    [rows::PROBLEMS, rows::PLUGIN_PROFILE, rows::PLUGIN_MEMORY].map(mount).into()
 }
 
 /// The mounts of the probes. They need no token, and name the host as their sender knows it, which can be its address.

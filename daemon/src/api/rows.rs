@@ -21,6 +21,7 @@ use super::list_shapes::SESSIONS;
 use super::needs::Needs;
 use super::page_shapes::{CallEndpoint, SignIn, TestRule};
 use super::people::{self, Groups};
+use super::profile_shapes::ProfilePlugin;
 use super::query::Query;
 use super::shapes::{
     AddGroup, AddUser, ConfigurePlugin, InstallPlugin, Named, NamedPlugin, Nothing, RemoveOption,
@@ -28,7 +29,9 @@ use super::shapes::{
 };
 use super::sign_in::{self, Page};
 use super::verb::Verb;
-use super::{Refused, body, cluster, host, openapi, plugins, query, runs, secrets, sessions, webhooks};
+use super::{
+    Refused, body, cluster, host, measure, openapi, plugins, query, runs, secrets, sessions, webhooks,
+};
 use crate::control::Control;
 use crate::exit::Exit;
 use crate::pending::{AnswerRequest, ApproveRequest, CancelTurn, RejectRequest, Reply};
@@ -44,6 +47,10 @@ pub const READY: &str = "/api/ready";
 
 /// What is wrong now.
 pub const PROBLEMS: &str = "/api/problems";
+/// Where a CPU profile of a plugin is recorded.
+pub const PLUGIN_PROFILE: &str = "/api/plugin/profile";
+/// What a plugin has in memory.
+pub const PLUGIN_MEMORY: &str = "/api/plugin/memory";
 /// Where an endpoint is called.
 pub const CALL_ENDPOINT: &str = "/api/webhook/test";
 
@@ -311,6 +318,20 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
             plugins::update(ask, body)
         })
         .sent_by("plugin update"),
+        post(
+            PLUGIN_PROFILE,
+            Config("change"),
+            "Record a CPU profile of a plugin in JavaScript and return it at its end",
+            |ask, body: ProfilePlugin| measure::profile(ask, body),
+        )
+        .sent_by("plugin profile"),
+        post(
+            PLUGIN_MEMORY,
+            Config("change"),
+            "What a plugin in JavaScript has in memory, after a collection",
+            |ask, body: NamedPlugin| measure::memory(ask, body.name),
+        )
+        .sent_by("plugin memory"),
         post("/api/restart", Deployment, "Restart the daemon", |ask, body: Restart| host::restart(ask, body))
             .sent_by("restart"),
         get("/api/vault/list", Needs::Nothing, "The secret names visible to the caller", secrets::list)

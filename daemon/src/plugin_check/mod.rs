@@ -10,16 +10,21 @@ use ostler_contract::points::Vault;
 use ostler_contract::problem::Problem;
 use ostler_contract::{Call, Caller, HostFacts, Module, PluginHost, Slug, Thrown};
 use ostler_engine::{Gate, Host, HostOptions, Log, PluginHostCalls};
-use ostler_js::{Engine, JsOptions, JsSource, Outcome, TestResult, TestRun, Tested, run_tests};
+use ostler_js::{
+    Engine, HeapSummary, JsOptions, JsSource, Outcome, Profiler, Profiling, TestResult, TestRun, Tested,
+    run_tests,
+};
 use ostler_loader::{Loader, State};
 use ostler_ports::{MemoryAutomations, SqliteSessions, StateDb, memory_records};
 use ostler_protocol::names;
 use ostler_telemetry::clock;
 use ostler_telemetry::printable::one_line;
 
+use crate::api::profile_shapes::PluginMemory;
 use crate::bundled;
 use crate::compose::{host_yaml, javascript};
 use crate::config::JavaScriptLimits;
+use crate::control::not_javascript;
 use crate::exit::Exit;
 use crate::sources::Sources;
 
@@ -32,7 +37,7 @@ pub use output::Print;
 
 /// The value in place of every secret, because the check has no vault.
 const SECRET: &str = "a-secret-stands-here";
-/// The limit of its listeners to `listening`.
+/// The limit of its listeners to `listening`, and of the summary of its heap.
 const LISTENING: Duration = Duration::from_secs(10);
 /// How long a check waits for timers and other pending work.
 const TIMERS: Duration = Duration::from_secs(2);
@@ -48,6 +53,17 @@ pub struct PluginCheck {
     pub working_dir: PathBuf,
     /// The folder of installed packages.
     pub config_dir: PathBuf,
+    /// What is measured.
+    pub measures: Measures,
+}
+
+/// What a check measures.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Measures {
+    /// Record a CPU profile from the import to the end of the tests.
+    pub cpu: bool,
+    /// Summarize the heap before the host is closed.
+    pub heap: bool,
 }
 
 /// A registration of the plugin.
@@ -91,6 +107,10 @@ pub struct Checked {
     pub loading: Vec<String>,
     /// Its tests, by file.
     pub tests: Vec<(PathBuf, Tested)>,
+    /// What it has in memory once it has started, if that is measured.
+    pub memory: Option<PluginMemory>,
+    /// Its CPU profile, if that is measured.
+    pub profile: Option<ostler_js::CpuProfile>,
     /// The printed lines.
     pub lines: Vec<String>,
 }
@@ -100,7 +120,8 @@ impl PluginCheck {
     /// each line when it is known: the registrations first, then log lines, and tests when they end.
     ///
     /// # Errors
-    /// Exit 1 if no host can be composed; problems of the plugin are in the result.
+    /// Exit 1 if no host can be composed, exit 2 if a plugin that is not in JavaScript is measured; problems of the plugin are
+    /// in the result.
     pub async fn run(&self, sources: &Sources, print: Print) -> Result<Checked, Exit> {
         let spec = &self.entry.plugin.name;
         let machine = |error: &dyn std::fmt::Display| Exit::machine(format!("cannot create a host: {error}"));
@@ -123,7 +144,11 @@ impl PluginCheck {
         let calls = PluginHostCalls::new(&host.front);
         let own = own(&facts, &calls, &log).map_err(|thrown| machine(&thrown))?;
         let of_loader = output.clone();
+        // Before the import, and also of a plugin that cannot be imported.
+        let profiler = self.measures.cpu.then(Profiler::default);
+        let profiling = profiler.as_ref().and_then(Profiler::start);
         let js = JsOptions {
+            profiler: profiler.clone(),
             listen: self.entry.listen_rule(),
             listen_advice: format!("{}, or pass --listen", JsOptions::default().listen_advice),
             ..self.js_options(&output, sources)
@@ -180,14 +205,26 @@ impl PluginCheck {
         };
         self.print_loaded(&checked, &output);
         output.open();
+        if (self.measures.cpu || self.measures.heap)
+            && let Some(id) = &checked.id
+            && row.is_some_and(|row| row.imported && row.path.is_none())
+        {
+            return Err(Exit::usage(not_javascript(id)));
+        }
         if row.is_some_and(|row| row.state == State::Applied) {
             host.build(loaded.registry).await;
-            checked.said = output.hide(open_and_close(&host, &loaded.modules).await);
+            let (said, heap) = open_and_close(&host, &loaded.modules, self.measures.heap).await;
+            checked.said = output.hide(said);
+            checked.memory = heap.map(|heap| PluginMemory::of(checked.id.as_deref().unwrap_or(spec), heap));
             for line in &checked.said {
                 output.line(&format!("announced: {}", one_line(line)));
             }
+            for line in checked.memory.iter().flat_map(PluginMemory::lines) {
+                output.line(&line);
+            }
         }
-        checked.tests = self.tests(checked.file.as_deref(), &output, sources).await;
+        checked.tests = self.tests(checked.file.as_deref(), &output, sources, profiler.as_ref()).await;
+        checked.profile = profiling.map(Profiling::end);
         if let Some(summary) = checked.summary() {
             output.line(&summary);
         }
@@ -241,12 +278,19 @@ impl PluginCheck {
     }
 
     /// Runs the tests beside the plugin's file.
-    async fn tests(&self, file: Option<&Path>, output: &Output, sources: &Sources) -> Vec<(PathBuf, Tested)> {
+    async fn tests(
+        &self,
+        file: Option<&Path>,
+        output: &Output,
+        sources: &Sources,
+        profiler: Option<&Profiler>,
+    ) -> Vec<(PathBuf, Tested)> {
         let mut ran = Vec::new();
         // All tests in the folder of a package belong to it; only those of its name belong to a bare file.
         for test in file.map(test_files).unwrap_or_default() {
             let name = test.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let js = JsOptions {
+                profiler: profiler.cloned(),
                 listen: self.entry.listen_rule_of_tests(),
                 listen_advice: "listen on 127.0.0.1, or pass --listen".to_owned(),
                 ..self.js_options(output, sources)
@@ -264,8 +308,13 @@ impl PluginCheck {
     }
 }
 
-/// Raises `listening`, waits for timers, and closes the host. Returns the announcements of the plugin.
-async fn open_and_close(host: &Arc<Host>, modules: &[Module]) -> Vec<String> {
+/// Raises `listening`, waits for timers, and closes the host. Returns the announcements of the plugin, and the summary of its
+/// heap before the close if it `measures` that.
+async fn open_and_close(
+    host: &Arc<Host>,
+    modules: &[Module],
+    measures: bool,
+) -> (Vec<String>, Option<HeapSummary>) {
     host.core.listening();
     let listening = Event::Listening {
         runtime: names::HOST.to_owned(),
@@ -276,14 +325,18 @@ async fn open_and_close(host: &Arc<Host>, modules: &[Module]) -> Vec<String> {
     // A timer that never ends is closed with the host.
     let _ = tokio::time::timeout(LISTENING, host.core.events.raise_and_wait(listening)).await;
     let said = host.end_announcements();
+    let mut heap = None;
     for module in modules {
         let engine = module.keep.clone().and_then(|kept| kept.downcast::<Engine>().ok());
         if let Some(engine) = engine {
             engine.rest(TIMERS).await;
+            if measures {
+                heap = tokio::time::timeout(LISTENING, engine.heap()).await.ok().and_then(Result::ok);
+            }
         }
     }
     host.close().await;
-    said
+    (said, heap)
 }
 
 /// Registers stores in memory, and a vault with a fixed value for every secret.

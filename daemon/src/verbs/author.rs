@@ -1,16 +1,20 @@
 //! `ostler plugin new` and `ostler plugin check`, for plugin authors.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Subcommand;
 use ostler_contract::id::SLUG_RULE;
 use ostler_contract::{Value, json};
+use ostler_telemetry::printable::one_line;
 
+use super::measure;
 use crate::answer::Answer;
+use crate::api::profile_shapes::CpuProfile;
 use crate::exit::Exit;
 use crate::place::Place;
-use crate::plugin_check::{Checked, CheckedEntry, EntryFlags, PluginCheck, Print};
+use crate::plugin_check::{Checked, CheckedEntry, EntryFlags, Measures, PluginCheck, Print};
 use crate::plugin_new::plugin_new;
 use crate::progress::Progress;
 use crate::signals::Signals;
@@ -40,6 +44,12 @@ pub enum AuthorVerb {
         /// Repeat the check when a file of the plugin changes
         #[arg(long)]
         watch: bool,
+        /// Record a CPU profile of the plugin and its tests in this file
+        #[arg(long, value_name = "FILE")]
+        cpu_profile: Option<PathBuf>,
+        /// Show what the plugin has in memory once it has started
+        #[arg(long)]
+        heap: bool,
     },
 }
 
@@ -50,8 +60,10 @@ pub enum AuthorVerb {
 pub async fn author(at: &Place, verb: AuthorVerb) -> Result<Answer, Exit> {
     match verb {
         AuthorVerb::New { name } => new(at, &name),
-        AuthorVerb::Check { spec, option, grant, listen, watch } => {
-            check(at, spec, &EntryFlags { option, grant, listen }, watch).await
+        AuthorVerb::Check { spec, option, grant, listen, watch, cpu_profile, heap } => {
+            let measures = Measures { cpu: cpu_profile.is_some(), heap };
+            let flags = EntryFlags { option, grant, listen };
+            check(at, spec, &flags, watch, measures, cpu_profile.as_deref()).await
         }
     }
 }
@@ -74,11 +86,18 @@ fn new(at: &Place, name: &str) -> Result<Answer, Exit> {
 
 /// Loads one plugin into a separate host, with its configured entry if it has one, and prints what is found as it is
 /// found. Exit 1 if it has problems, uncaught errors, or failed tests. `watch` repeats this after each change, until a
-/// signal to stop.
+/// signal to stop. A CPU profile is written to the file `profile`.
 ///
 /// # Errors
 /// Exit 2 for an invalid flag or configuration, 1 if no host can be composed.
-async fn check(at: &Place, spec: String, flags: &EntryFlags, watch: bool) -> Result<Answer, Exit> {
+async fn check(
+    at: &Place,
+    spec: String,
+    flags: &EntryFlags,
+    watch: bool,
+    measures: Measures,
+    profile: Option<&Path>,
+) -> Result<Answer, Exit> {
     // A plugin can be checked anywhere, also where no configuration has a place. One that cannot be read is not taken for none: the
     // plugin would be checked without its entry.
     let files = if at.can_have_files() { Some(at.files()?) } else { None };
@@ -87,7 +106,7 @@ async fn check(at: &Place, spec: String, flags: &EntryFlags, watch: bool) -> Res
     // The entry of the files as they are now; a later change of them is no change of the plugin.
     let entry = CheckedEntry::find(&spec, &at.working_dir, files.as_ref()).with(flags)?;
     let javascript = files.and_then(|files| files.config.javascript).unwrap_or_default();
-    let check = PluginCheck { entry, javascript, working_dir: at.working_dir.clone(), config_dir };
+    let check = PluginCheck { entry, javascript, working_dir: at.working_dir.clone(), config_dir, measures };
     let streams = !at.common.json && !at.common.quiet;
     loop {
         let sources = Sources::default();
@@ -102,8 +121,25 @@ async fn check(at: &Place, spec: String, flags: &EntryFlags, watch: bool) -> Res
             checked = check.run(&sources, print) => checked?,
             () = signals.stop() => return Err(Exit::machine("stopped before the check completed")),
         };
-        drop(progress);
         let mut answer = answer_of(&checked, at.common.verbose);
+        if let Some(memory) = &checked.memory {
+            answer.json["memory"] = json!(memory);
+        }
+        if let (Some(file), Some(recorded)) = (profile, &checked.profile) {
+            let profile = CpuProfile::of(recorded.clone());
+            measure::write(&at.working_dir.join(file), &profile)?;
+            let shown = file.display().to_string();
+            if streams {
+                progress.print(&format!("Wrote {shown}."));
+                profile.lines().iter().for_each(|line| progress.print(&one_line(line)));
+            }
+            if recorded.is_full {
+                answer.notes.push(measure::FULL.to_owned());
+            }
+            answer.json["profile"] =
+                json!({ "file": shown, "full": recorded.is_full, "functions": profile.summary() });
+        }
+        drop(progress);
         if streams {
             // Already printed.
             answer.text.clear();

@@ -10,6 +10,7 @@ mod config;
 mod files;
 mod init;
 mod logs;
+mod measure;
 pub mod migrate;
 mod notify;
 mod plugin;

@@ -7,6 +7,7 @@ use ostler_loader::options::option_path;
 
 use super::ask;
 use super::author::{self, AuthorVerb};
+use super::measure::{self, MeasureVerb};
 use crate::answer::Answer;
 use crate::api::problem_shapes::Problem;
 use crate::api::shapes::{
@@ -72,6 +73,8 @@ pub enum PluginVerb {
     },
     #[command(flatten)]
     Author(AuthorVerb),
+    #[command(flatten)]
+    Measure(MeasureVerb),
     /// Enable a plugin
     Enable {
         /// Plugin id or configured spec
@@ -139,6 +142,7 @@ async fn run(at: &Place, verb: PluginVerb) -> Result<Answer, Exit> {
             }
         }
         PluginVerb::Author(verb) => author::author(at, verb).await,
+        PluginVerb::Measure(verb) => measure::measure(at, verb).await,
         PluginVerb::Config { name, key, value } => {
             let asked = Configure::read(name, key, value)?;
             configure(at, &configured()?, asked).await
@@ -237,6 +241,7 @@ async fn over_http(at: &Place, remote: &Remote, verb: PluginVerb) -> Result<Answ
         PluginVerb::Disable { name } => {
             Ok(changed_answer(&remote.post("/api/plugin/disable", &NamedPlugin { name }).await?))
         }
+        PluginVerb::Measure(verb) => measure::measure(at, verb).await,
         PluginVerb::Author(_) => Err(Exit::usage("--remote is not supported by this command")),
     }
 }

@@ -19,6 +19,7 @@ async fn check(dir: &Path, spec: &str, options: Value) -> Checked {
         javascript: Default::default(),
         working_dir: dir.to_owned(),
         config_dir: dir.to_owned(),
+        measures: Default::default(),
     };
     check.run(&Sources::default(), Arc::new(|_| ())).await.unwrap()
 }

@@ -11,6 +11,7 @@ mod backup;
 mod commands;
 mod first_use;
 mod folders;
+mod measuring;
 mod operating;
 mod pages;
 mod printing;

@@ -31,7 +31,10 @@ pub(crate) struct Memory {
     reported: Cell<usize>,
     used: Cell<usize>,
     refused: Cell<bool>,
+    /// The bytes charged since the last collection.
     charged: Cell<usize>,
+    /// The charged bytes that are not released.
+    outside: Cell<usize>,
 }
 
 impl Memory {
@@ -44,14 +47,14 @@ impl Memory {
             used: Cell::new(0),
             refused: Cell::new(false),
             charged: Cell::new(0),
+            outside: Cell::new(0),
         }
     }
 
     /// Returns the current limit of the values, in bytes.
     fn limit(&self) -> Option<usize> {
         let Some(shared) = self.family.limit() else { return self.limit };
-        let others = self.family.used().saturating_sub(self.reported.get());
-        let shared = shared.saturating_sub(others);
+        let shared = shared.saturating_sub(self.used_by_others());
         Some(self.limit.map_or(shared, |own| own.min(shared)))
     }
 
@@ -87,6 +90,7 @@ impl Memory {
         }
         self.set_used(after);
         self.charged.set(self.charged.get().saturating_add(bytes));
+        self.outside.set(self.outside.get().saturating_add(bytes));
         true
     }
 
@@ -102,12 +106,28 @@ impl Memory {
 
     /// Releases charged memory.
     pub(crate) fn discharge(&self, bytes: usize) {
+        self.outside.set(self.outside.get().saturating_sub(bytes));
         self.gave(bytes);
+    }
+
+    /// Returns the bytes outside QuickJS's heap.
+    pub(super) fn outside(&self) -> usize {
+        self.outside.get()
+    }
+
+    /// Returns the bytes that the other engines of the plugin use, as last reported.
+    pub(super) fn used_by_others(&self) -> usize {
+        self.family.used().saturating_sub(self.reported.get())
     }
 
     /// Returns whether an allocation was refused since the last query.
     pub(crate) fn take_refused(&self) -> bool {
         self.refused.replace(false)
+    }
+
+    /// Sets whether an allocation was refused.
+    pub(crate) fn set_refused(&self, refused: bool) {
+        self.refused.set(refused);
     }
 
     /// Returns whether a block of `size` bytes can grow the usage by `more` bytes.

@@ -1,8 +1,10 @@
 //! One engine: a dedicated thread, the only one that runs its JavaScript.
 
 mod family;
+mod heap;
 mod idle;
 mod memory;
+mod poll;
 mod rejections;
 mod shared;
 mod state;
@@ -12,6 +14,7 @@ mod watch;
 mod worker;
 
 pub(crate) use family::Family;
+pub use heap::{HeapSummary, HeapUse};
 pub(crate) use idle::waited;
 pub(crate) use memory::Memory;
 pub(crate) use rejections::{Rejection, Rejections};

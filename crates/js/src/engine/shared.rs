@@ -7,8 +7,10 @@ use std::time::Duration;
 use ostler_contract::Thrown;
 use tokio::sync::oneshot;
 
+use super::heap::HeapAsked;
 use super::{Family, Overrun};
 use crate::options::{JsOptions, Level, Line};
+use crate::profile::Profiler;
 
 /// The state that an engine's thread shares with its callers.
 pub(crate) struct Shared {
@@ -26,6 +28,10 @@ pub(crate) struct Shared {
     cpu: AtomicU64,
     /// Bytes of the plugin's values after its last turn.
     memory: AtomicUsize,
+    /// Its CPU profile.
+    pub(crate) profiler: Profiler,
+    /// Who waits for a summary of its heap.
+    pub(super) heap_asked: HeapAsked,
 }
 
 /// The condition of an engine, for the error of a call that it does not answer.
@@ -45,7 +51,9 @@ pub(crate) enum Condition {
 impl Shared {
     pub(crate) fn new(label: &str, options: Arc<JsOptions>) -> Self {
         let family = Arc::new(Family::new(options.memory_limit));
-        Self::of(Arc::new(RwLock::new(label.to_owned())), label.to_owned(), options, family, 0)
+        let profiler = options.profiler.clone().unwrap_or_default();
+        let shared = Self::of(Arc::new(RwLock::new(label.to_owned())), label.to_owned(), options, family, 0);
+        Self { profiler, ..shared }
     }
 
     /// Creates the state of a worker that this engine starts.
@@ -70,6 +78,8 @@ impl Shared {
             condition: AtomicU8::new(Condition::Running as u8),
             cpu: AtomicU64::default(),
             memory: AtomicUsize::default(),
+            profiler: Profiler::default(),
+            heap_asked: HeapAsked::default(),
         }
     }
 

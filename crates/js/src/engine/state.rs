@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) stalled: RefCell<Option<Persistent<Function<'static>>>>,
     /// The `process` listener for uncaught errors, once the plugin has set one.
     pub(crate) listener: RefCell<Option<Persistent<Function<'static>>>>,
+    /// Returns the functions that run, for CPU profiles.
+    pub(crate) frame_reader: RefCell<Option<Persistent<Function<'static>>>>,
     /// Functions that other engines of the plugin call, by number.
     pub(crate) callbacks: Table<Persistent<Function<'static>>>,
     /// The channel endpoints that this engine owns.
@@ -180,6 +182,7 @@ impl State {
         drop(self.helpers.borrow_mut().take());
         drop(self.stalled.borrow_mut().take());
         drop(self.listener.borrow_mut().take());
+        drop(self.frame_reader.borrow_mut().take());
     }
 }
 

@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use ostler_contract::Thrown;
 use ostler_contract::live::{Live, Pending};
-use rquickjs::{AsyncContext, AsyncRuntime, Ctx, qjs};
+use rquickjs::{AsyncContext, AsyncRuntime, Ctx};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender, WeakUnboundedSender};
 use tokio::time::Instant;
 
 use super::family::MOST_WORKERS;
 use super::memory::Counted;
+use super::poll::Poll;
 use super::worker::Farewell;
-use super::{Condition, Link, Memory, Reply, Setup, Shared, State, Table, Watch, idle, turn};
+use super::{Condition, HeapSummary, Link, Memory, Reply, Setup, Shared, State, Table, Watch, idle, turn};
 use crate::options::{JsOptions, Level};
+use crate::profile::Profiler;
 use crate::timers::Timers;
 
 /// A function to run on an engine's thread.
@@ -124,6 +126,25 @@ impl Engine {
     /// Returns the bytes that the plugin's values use.
     pub fn memory_used(&self) -> Pending<usize> {
         self.ask(|_, state, reply| reply.send(Ok(state.watch.memory_used())))
+    }
+
+    /// Returns what starts CPU profiles of the plugin's main thread.
+    pub fn profiler(&self) -> Profiler {
+        self.shared.profiler.clone()
+    }
+
+    /// Returns a summary of the plugin's heap, also while the plugin does not pause.
+    pub fn heap(&self) -> Pending<HeapSummary> {
+        let (reply, answer) = Reply::new(self.shared.clone());
+        let waiting = self.shared.heap_asked.add(reply);
+        self.send(Message::Run(Box::new(move |ctx, state| {
+            state.shared.heap_asked.answer(ctx, state);
+            drop(waiting);
+        })));
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            answer.await.unwrap_or_else(|_| Err(Thrown::new(shared.sentence("has been stopped"))))
+        })
     }
 
     /// Returns the number of the plugin's functions that are referenced outside.
@@ -239,18 +260,15 @@ async fn serve(
 ) -> rquickjs::Result<()> {
     let (limit, stack) = setup.as_ref().map_or((None, None), |setup| (setup.memory, setup.stack));
     let memory = Rc::new(Memory::new(limit, shared.family.clone()));
+    // Dropped after the runtime.
+    let _poll;
     let runtime = AsyncRuntime::new_with_alloc(Counted(memory.clone()))?;
     runtime.set_max_stack_size(stack.map_or(SCRIPT_STACK, |stack| stack.min(SCRIPT_STACK))).await;
     runtime.set_gc_threshold(COLLECT_AFTER).await;
     let watch = Rc::new(Watch::new(shared.clone(), memory));
     let context = AsyncContext::full(&runtime).await?;
-    let watched = watch.clone();
-    // SAFETY: `ctx` proves that the runtime is alive.
-    let engine = context.with(|ctx| unsafe { qjs::JS_GetRuntime(ctx.as_raw().as_ptr()) }).await;
-    // SAFETY: the handler belongs to the runtime and is dropped with it. The engine calls it between two instructions,
-    // when all its objects are complete.
-    let collect = move || unsafe { qjs::JS_RunGC(engine) };
-    runtime.set_interrupt_handler(Some(Box::new(move || watched.overrun(collect)))).await;
+    // SAFETY: JavaScript runs only during this function, and the result is dropped at its end.
+    _poll = context.with(|ctx| unsafe { Poll::install(&ctx, shared, &watch) }).await;
     let state = Rc::new(State {
         shared: shared.clone(),
         host,
@@ -267,6 +285,7 @@ async fn serve(
         starting: Default::default(),
         stalled: Default::default(),
         listener: Default::default(),
+        frame_reader: Default::default(),
         callbacks: Table::default(),
         endpoints: Table::default(),
         broadcast: Default::default(),

@@ -58,11 +58,13 @@ impl Watch {
     /// Starts a turn.
     pub(crate) fn start(&self) {
         self.since.set(Some(worked()));
+        self.shared.profiler.turn(true);
     }
 
     /// Ends a turn.
     pub(crate) fn stop(&self) {
         self.since.set(None);
+        self.shared.profiler.turn(false);
         self.shared.set_used(worked(), self.memory_used());
         self.short.set(false);
         self.memory.take_refused();

@@ -85,7 +85,7 @@ const INTERNAL: &[(&str, &str)] = scripts!("internal":
     "http1/server" "http2/client" "http2/common" "http2/compat" "http2/server" "http2/session" "http2/stream" "inspect" "intl"
     "intl/choices" "intl/collation" "intl/conventions" "intl/dates" "intl/locales" "intl/numbers" "intl/plurals" "intl/ranges" "intl/rounding"
     "intl/segments" "intl/words" "keys" "kinds" "legacy-regexp" "legacy-url" "members" "messaging" "mock-functions" "mock-timers"
-    "parse-args" "performance" "primes" "random" "readline" "regexp-sets" "serialize" "signals" "stack" "stream/adapters"
+    "parse-args" "performance" "primes" "profile" "random" "readline" "regexp-sets" "serialize" "signals" "stack" "stream/adapters"
     "stream/base" "stream/duplex" "stream/from" "stream/helpers" "stream/pipeline" "stream/piping" "stream/readable" "stream/web" "stream/writable"
     "streams" "streams/byob-reader" "streams/bytes" "streams/common" "streams/pipe" "streams/readable"
     "streams/tee" "streams/tee-bytes" "streams/transform" "streams/writable" "structured-clone" "styles" "test" "text"

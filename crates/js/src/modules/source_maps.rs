@@ -111,8 +111,19 @@ impl SourceMaps {
     fn origin(&self, state: &State, place: &str) -> Option<String> {
         let mut parts = place.rsplitn(3, ':');
         let (column, line, file) = (parts.next()?, parts.next()?, parts.next()?);
-        let (line, column): (u32, u32) = (line.parse().ok()?, column.parse().ok()?);
-        let map = self.map(state, file)?;
+        let at = (line.parse().ok()?, column.parse().ok()?);
+        let (source, (line, column)) = self.origin_of(state, file, at)?;
+        Some(format!("{source}:{line}:{column}"))
+    }
+
+    /// Returns the origin of a place: its file, line and column.
+    pub(crate) fn origin_of(
+        &self,
+        state: &State,
+        file: &str,
+        (line, column): Place,
+    ) -> Option<(String, Place)> {
+        let map = self.enabled.get().then(|| self.map(state, file))??;
         map.origin(line.checked_sub(1)?, column.checked_sub(1)?)
     }
 
@@ -142,6 +153,9 @@ fn frame(line: &str) -> Option<(&str, &str, &str)> {
         None => Some((&line[..call], &line[call..], "")),
     }
 }
+
+/// A line and a column, counted from 1.
+pub(crate) type Place = (u32, u32);
 
 /// A place of built code, and its origin.
 type Token = (u32, u32, Origin);
@@ -210,13 +224,13 @@ impl Map {
         Some((tokens, sources.collect()))
     }
 
-    /// Returns the origin of a place, both counted from 0.
-    fn origin(&self, line: u32, column: u32) -> Option<String> {
+    /// Returns the origin of a place that is counted from 0.
+    fn origin(&self, line: u32, column: u32) -> Option<(String, Place)> {
         let column = if line == 0 { column.saturating_sub(self.indent) } else { column };
         let after = self.tokens.partition_point(|(at, on, _)| (*at, *on) <= (line, column));
         let (at, _, Origin { source, line: origin, column }) = self.tokens.get(after.checked_sub(1)?)?;
         let source = self.sources.get(usize::try_from(*source).ok()?).filter(|_| *at == line)?;
-        Some(format!("{source}:{}:{}", origin + 1, column + 1))
+        Some((source.clone(), (origin + 1, column + 1)))
     }
 }
 

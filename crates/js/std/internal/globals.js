@@ -1,6 +1,7 @@
 // Globals. Most are another module's exports, and made when they are first used.
 
 import native from 'native/globals';
+import 'internal/profile';
 import { prepareStackTrace } from 'internal/stack';
 
 /** Modules, and the globals each exports. */

@@ -14,6 +14,7 @@ mod http2;
 mod isolation;
 mod modules;
 mod node;
+mod profiling;
 mod recorded;
 mod sdk;
 mod source_maps;
