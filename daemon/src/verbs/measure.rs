@@ -56,7 +56,7 @@ pub async fn measure(at: &Place, verb: MeasureVerb) -> Result<Answer, Exit> {
             let asked = ProfilePlugin { name, seconds };
             let PluginProfile { plugin, full, profile } = daemon.post(PLUGIN_PROFILE, &asked).await?;
             drop(progress);
-            let file = out.unwrap_or_else(|| format!("{plugin}.cpuprofile").into());
+            let file = out.unwrap_or_else(|| format!("{}.cpuprofile", plugin.replace('/', "-")).into());
             write(&at.working_dir.join(&file), &profile)?;
             let shown = file.display().to_string();
             let lines = std::iter::once(format!("Wrote {shown}.")).chain(profile.lines());

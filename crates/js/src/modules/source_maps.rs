@@ -124,7 +124,7 @@ impl SourceMaps {
         (line, column): Place,
     ) -> Option<(String, Place)> {
         let map = self.enabled.get().then(|| self.map(state, file))??;
-        map.origin(line.checked_sub(1)?, column.checked_sub(1)?)
+        map.origin(line.checked_sub(1)?, column)
     }
 
     fn map(&self, state: &State, file: &str) -> Option<Rc<Map>> {
@@ -224,9 +224,10 @@ impl Map {
         Some((tokens, sources.collect()))
     }
 
-    /// Returns the origin of a place that is counted from 0.
+    /// Returns the origin of a place, whose line is counted from 0 and whose column is the engine's.
     fn origin(&self, line: u32, column: u32) -> Option<(String, Place)> {
-        let column = if line == 0 { column.saturating_sub(self.indent) } else { column };
+        // The engine counts columns from 1, but those of the first line from 0, except for some names.
+        let column = if line == 0 { column.saturating_sub(self.indent) } else { column.checked_sub(1)? };
         let after = self.tokens.partition_point(|(at, on, _)| (*at, *on) <= (line, column));
         let (at, _, Origin { source, line: origin, column }) = self.tokens.get(after.checked_sub(1)?)?;
         let source = self.sources.get(usize::try_from(*source).ok()?).filter(|_| *at == line)?;

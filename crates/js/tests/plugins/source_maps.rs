@@ -232,3 +232,18 @@ async fn packages_learn_whether_maps_are_used() {
     let wrong = json!(["ERR_INVALID_ARG_TYPE", "ERR_INVALID_ARG_TYPE"]);
     assert_eq!(seen, json!([enabled, false, true, wrong, "undefined"]));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_on_the_first_line_is_at_its_own_column() {
+    let folder = Folder::new();
+    for (file, before, after) in [("dist/a.mjs", "export ", ""), ("dist/b.cjs", "", ";exports.apply=apply")] {
+        let built = format!("{}{after}", code(before));
+        let map = map_of("../src/plugin.ts", built.find("f()}catch").unwrap());
+        folder.write(&format!("{file}.map"), &map.to_string());
+        let text = format!("{built}\n//# sourceMappingURL={}.map", file.trim_start_matches("dist/"));
+        let plugin = Loader::default().load(&folder.write(file, &text), "built", Value::Null).await.unwrap();
+        let stack = plugin.run("run", Value::Null).await.unwrap_err().stack.unwrap();
+        let called = stack.lines().find(|line| line.contains("at run ")).unwrap_or_default();
+        assert!(called.ends_with("/src/plugin.ts:7:5)"), "{file}: {stack}");
+    }
+}
