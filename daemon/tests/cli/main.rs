@@ -11,6 +11,15 @@ mod backup;
 mod commands;
 mod first_use;
 mod folders;
+#[cfg(not(any(
+    feature = "acp",
+    feature = "console",
+    feature = "containers",
+    feature = "git",
+    feature = "github",
+    feature = "postgres"
+)))]
+mod minimal;
 mod operating;
 mod printing;
 mod problems;
