@@ -2,13 +2,14 @@
 
 use ostler_contract::Plugin;
 use ostler_contract::points::Agent;
-use ostler_plugin_acp::supervisor::SUPERVISE;
-use ostler_plugin_console::Changes;
-use ostler_plugin_postgres::Retention;
+use ostler_processes::supervisor::SUPERVISE;
 
 use crate::cli::ENTER;
+use crate::parts::console::Changes;
+use crate::parts::postgres::Retention;
+use crate::parts::{acp, console, containers, git, github, postgres};
 
-/// Returns the specs of all bundled plugins.
+/// Returns the specs of all bundled plugins, also of those that this program was built without.
 pub fn plugins() -> Vec<Plugin> {
     plugins_with(Changes::default(), Retention::default())
 }
@@ -16,17 +17,22 @@ pub fn plugins() -> Vec<Plugin> {
 /// Returns all bundled plugins. `changes` notify pages of the console, and `retention` has the rules for ended runs.
 pub fn plugins_with(changes: Changes, retention: Retention) -> Vec<Plugin> {
     vec![
-        ostler_plugin_acp::plugin(command("mcp-bridge"), supervisor(), ostler_loader::options::misfit),
+        acp::plugin(command("mcp-bridge"), supervisor(), ostler_loader::options::misfit),
         ostler_plugin_bot::plugin(),
-        ostler_plugin_console::plugin(changes),
-        ostler_plugin_containers::plugin(command(ENTER)),
+        console::plugin(changes),
+        containers::plugin(command(ENTER)),
         ostler_plugin_echo::plugin(),
-        ostler_plugin_git::plugin(),
-        ostler_plugin_github::plugin(),
-        ostler_plugin_postgres::plugin(retention),
+        git::plugin(),
+        github::plugin(),
+        postgres::plugin(retention),
         ostler_plugin_terminal::plugin(supervisor()),
         ostler_plugin_webhook::plugin(),
     ]
+}
+
+/// Whether this program was built without a bundled plugin.
+pub fn is_left_out(spec: &str) -> bool {
+    plugins().iter().any(|plugin| plugin.spec == spec && plugin.left_out.is_some())
 }
 
 /// Returns an internal command of this program, for plugins: `mcp-bridge` serves a session's tools to an agent on
@@ -59,7 +65,8 @@ mod tests {
     async fn nothing_that_comes_with_the_host_asks_for_the_operators_leave() {
         let builder = MemoryHost::builder().session_tools().records(ostler_ports::memory_records());
         // The one with the stores needs a database.
-        let plugins = plugins().into_iter().filter(|plugin| plugin.spec != ostler_plugin_postgres::NAME);
+        let is_loaded = |plugin: &Plugin| plugin.spec != postgres::NAME && plugin.left_out.is_none();
+        let plugins = plugins().into_iter().filter(is_loaded);
         let host = plugins.fold(builder, |builder, plugin| builder.plugin(plugin, json!({})));
         let host = host.start().await;
         let tools = host.registry().all::<Tool>();

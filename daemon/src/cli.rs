@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use ostler_contract::json;
 use ostler_engine::users::Kind;
-use ostler_plugin_acp::supervisor::{self, SUPERVISE};
+use ostler_processes::supervisor::{self, SUPERVISE};
 use ostler_protocol::names;
 use ostler_telemetry::printable::printable;
 
-use crate::acp::{self, AcpFlags};
 use crate::answer::{Answer, Common};
 use crate::config::RunFlags;
 use crate::exit::Exit;
+use crate::parts::{containers, editor};
 use crate::place::Place;
 use crate::service::{self, Notice, Passed};
 use crate::settings::Settings;
@@ -82,7 +82,7 @@ enum Command {
     #[command(subcommand)]
     Agent(verbs::AgentVerb),
     /// Serve the sessions of the daemon to an editor, as an ACP agent on stdin and stdout
-    Acp(AcpFlags),
+    Acp(verbs::AcpFlags),
     /// Serve the tools of a session to an ACP agent on stdin and stdout
     #[command(hide = true)]
     McpBridge,
@@ -188,7 +188,7 @@ pub fn main() -> ExitCode {
         Err(_) => return failed(&Exit::usage("an argument is not valid UTF-8")),
     };
     if arguments.get(1).is_some_and(|first| first == ENTER) {
-        return ExitCode::from(ostler_plugin_containers::container_process::main());
+        return ExitCode::from(containers::container_process::main());
     }
     if arguments.get(1).is_some_and(|first| first == SUPERVISE) {
         return ExitCode::from(supervisor::main(&arguments[2..]));
@@ -395,8 +395,8 @@ async fn dispatch(cli: Cli, arguments: &[String], passed: Passed) -> Result<Endi
         Command::Config => verbs::config(&place).await?,
         Command::Plugin(verb) => verbs::plugin(&place, verb).await?,
         Command::Agent(verb) => verbs::agent(&place, verb).await?,
-        Command::McpBridge => acp::tools_bridge::bridge().await?,
-        Command::Acp(flags) => acp::acp(&place, flags).await?,
+        Command::McpBridge => editor::tools_bridge::bridge().await?,
+        Command::Acp(flags) => editor::acp(&place, flags).await?,
         Command::Webhook(verb) => verbs::webhook(&place, verb).await?,
         Command::Notify(verb) => verbs::notify(&place, verb).await?,
         Command::Automation(verb) => verbs::automation(&place, verb).await?,

@@ -16,8 +16,6 @@ use ostler_engine::{
 };
 use ostler_js::{Engine, HttpClient, JsOptions, JsSource, ListenRule, LogSink, network};
 use ostler_loader::{Hidden, InspectedPlugin, Loaded, LoadedPlugin, Loader, PluginConfig, State};
-use ostler_plugin_console::Changes;
-use ostler_plugin_postgres as postgres;
 use ostler_ports::{
     DiskFiles, DiskProbe, FileAutomations, FilePolicies, FileRecords, FileVault, MemoryAutomations,
     Relocated, Report, RunRetention, SqliteSessions, SqliteUsage, StateDb, atomic, yaml,
@@ -35,6 +33,8 @@ use crate::exit::Exit;
 use crate::frame_log::WireFile;
 use crate::host_users::HostUsers;
 use crate::local_system::OnDisk;
+use crate::parts::console::Changes;
+use crate::parts::postgres;
 use crate::plugin_options;
 use crate::settings::{Settings, reachable};
 use crate::sources::Sources;

@@ -9,11 +9,11 @@ use ostler_contract::{HostFunction, JsonObject, limit};
 use ostler_engine::Gauges;
 use ostler_engine::users::Directory;
 use ostler_plugin_bot::{BOTS, bots_options};
-use ostler_plugin_console::Changes;
 use ostler_plugin_webhook::{DELIVERIES, ENDPOINTS};
 
 use crate::api::problem_shapes::Problem;
 use crate::control::Control;
+use crate::parts::console::Changes;
 
 /// The id of the webhook plugin.
 const WEBHOOK: &str = "webhook";

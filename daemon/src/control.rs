@@ -24,6 +24,7 @@ use crate::config::ConfigFiles;
 use crate::daemon_file::Record;
 use crate::diagnostics::Lines;
 use crate::exit::Exit;
+use crate::parts::acp;
 use crate::place::Place;
 use crate::plugins::{self, Row};
 use crate::settings::Settings;
@@ -116,7 +117,7 @@ impl Control {
             let (time, memory) = engine.used();
             UsedByPlugin { plugin: engine.label(), time, memory }
         });
-        let agents = ostler_plugin_acp::agent_processes().into_iter().collect();
+        let agents = acp::agent_processes().into_iter().collect();
         self.metrics.text(&self.host, Used { plugins: plugins.collect(), agents })
     }
 

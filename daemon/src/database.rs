@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use ostler_contract::JsonObject;
-use ostler_plugin_postgres::{Direct, NAME};
 
 use crate::config::ConfigFiles;
 use crate::exit::Exit;
+use crate::parts::postgres::{Direct, NAME};
 
 /// Returns the options of the enabled plugin with the stores, if there is one.
 pub fn options(files: &ConfigFiles) -> Option<JsonObject> {

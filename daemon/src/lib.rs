@@ -1,5 +1,6 @@
 //! The daemon: its composition and its command line. The only crate that depends on all others.
 
+#[cfg(feature = "acp")]
 pub mod acp;
 mod address_problem;
 pub mod announce;
@@ -35,6 +36,7 @@ pub mod local_system;
 mod mcp_servers;
 pub mod migrate;
 pub mod notify;
+pub mod parts;
 mod pending;
 mod pending_shapes;
 pub mod place;

@@ -31,6 +31,7 @@ use crate::edited_files::{self, watch::FileWatch};
 use crate::exit::Exit;
 use crate::idle;
 use crate::notify::{self, Notify};
+use crate::parts::postgres;
 use crate::place::Place;
 use crate::process::{self, Signal};
 use crate::root_settings::RootSettings;
@@ -405,7 +406,7 @@ async fn bind(address: SocketAddr, kept: Option<u16>) -> Result<Listener, Exit> 
 /// Follows the files that users edit, if the options of the stores say so.
 fn watched_files(settings: &Settings, log: &Log) -> Option<FileWatch> {
     let mut entries = settings.plugins.iter().filter(|entry| entry.enabled);
-    let stores = entries.find(|entry| entry.name == ostler_plugin_postgres::NAME)?;
+    let stores = entries.find(|entry| entry.name == postgres::NAME)?;
     let follow = || {
         edited_files::watch::follow(
             stores.options.clone(),

@@ -16,6 +16,7 @@ use ostler_ports::{RunRetention, Stamp};
 use ostler_protocol::names;
 use ostler_server::names_a_host;
 
+use crate::bundled;
 use crate::cli::ReusedPorts;
 use crate::config::{
     self, Config, ConfigFiles, Folders, HttpApi, JavaScriptLimits, Per, PluginEntry, RunFlags,
@@ -23,6 +24,7 @@ use crate::config::{
 };
 use crate::exit::Exit;
 use crate::mcp_servers::wrong_with;
+use crate::parts::console;
 use crate::token::TokenSource;
 use ostler_engine::users::Issuer;
 use ostler_telemetry::log::LogOptions;
@@ -163,7 +165,8 @@ impl Settings {
         let plugins = plugins(flags, &files, &config, working_dir);
         // Its pages use the API on the same listener.
         let console = !flags.stdio
-            && plugins.iter().any(|entry| entry.enabled && entry.name == ostler_plugin_console::NAME);
+            && plugins.iter().any(|entry| entry.enabled && entry.name == console::NAME)
+            && !bundled::is_left_out(console::NAME);
         let http = http.or_else(|| console.then_some(Http::Here));
         let mut settings = Self {
             address: SocketAddr::new(ip, port),

@@ -121,8 +121,8 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "nightly",
-        what: "the program of a release: its size, its packages on clean systems, and its three main figures; needs root and an idle \
-               computer",
+        what: "the program of a release: its size, its packages on clean systems, and its three main figures; the tests of a program \
+               without its optional parts; needs root and an idle computer",
         subset: "the packages, of the program that the tests built",
         run: nightly,
     },

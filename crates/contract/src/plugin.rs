@@ -162,6 +162,8 @@ pub struct Plugin {
     pub spec: &'static str,
     /// What it exports.
     pub module: Module,
+    /// The feature of the program that it needs, in a program that was built without it. It cannot be loaded.
+    pub left_out: Option<&'static str>,
 }
 
 impl Plugin {
@@ -181,7 +183,13 @@ impl Plugin {
                 apply: Some(Arc::new(apply)),
                 keep: None,
             },
+            left_out: None,
         }
+    }
+
+    /// A plugin that the program was built without: a configuration that names it is told which feature it needs.
+    pub fn left_out(spec: &'static str, feature: &'static str) -> Self {
+        Self { left_out: Some(feature), ..Self::new(spec, |_, _| Box::pin(async { Ok(()) })) }
     }
 
     /// What a listing prints.

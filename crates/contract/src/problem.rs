@@ -47,6 +47,17 @@ pub enum Problem {
         /// A suggestion of a similar name: a sentence with a space before it, or empty.
         hint: String,
     },
+    /// A bundled plugin that the program was built without.
+    #[error(
+        "plugin {name} skipped: {}; install a build with it or remove {name} from the configuration",
+        built_without(feature)
+    )]
+    LeftOut {
+        /// The spec.
+        name: String,
+        /// The feature that it needs.
+        feature: &'static str,
+    },
     /// A path that does not exist.
     #[error("Plugin {name} is not there: tried {tried}.")]
     NotThere {
@@ -226,6 +237,11 @@ pub(crate) fn no_host(call: &str) -> Thrown {
 /// Returns the error for a plugin that registers too late.
 pub fn sealed(id: &str) -> String {
     format!("{id}: nothing may be registered after apply returned")
+}
+
+/// Returns the message for a command or a plugin of a feature that this program was built without.
+pub fn built_without(feature: &str) -> String {
+    format!("this {} was built without {feature}", ostler_protocol::names::HOST)
 }
 
 /// Returns the message for a secret that is not in the vault.

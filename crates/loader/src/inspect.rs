@@ -175,6 +175,9 @@ impl Importer {
 
     async fn import(&self, entry: &PluginConfig) -> Result<Imported, Problem> {
         if let Some(plugin) = self.bundled.iter().find(|plugin| plugin.spec == entry.name) {
+            if let Some(feature) = plugin.left_out {
+                return Err(Problem::LeftOut { name: entry.name.clone(), feature });
+            }
             return Ok(Imported {
                 module: plugin.module.clone(),
                 manifest: Manifest::default(),

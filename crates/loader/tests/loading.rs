@@ -13,7 +13,7 @@ use ostler_contract::live::{Live, Pending};
 use ostler_contract::points::{Port, TriggerEvent, TriggerType, Vault, When};
 use ostler_contract::recorder::Recorder;
 use ostler_contract::{
-    Call, HostFacts, JsonObject, Module, Options, PluginHost, PluginSource, Slug, Thrown, Value, json,
+    Call, HostFacts, JsonObject, Module, Options, Plugin, PluginHost, PluginSource, Slug, Thrown, Value, json,
 };
 use ostler_engine::{Clock, Gate, Host, HostOptions, Log, PluginHostCalls, Yaml};
 use ostler_loader::{Loaded, Loader, PluginConfig, State};
@@ -51,6 +51,7 @@ struct Bench {
     modules: HashMap<String, Result<Module, Thrown>>,
     /// Imports in place of the modules.
     source: Option<Arc<dyn PluginSource>>,
+    bundled: Vec<Plugin>,
     entries: Vec<PluginConfig>,
     vault: HashMap<String, String>,
     log: Arc<Mutex<Vec<String>>>,
@@ -62,6 +63,7 @@ impl Bench {
             dir: tempfile::tempdir().unwrap(),
             modules: HashMap::new(),
             source: None,
+            bundled: Vec::new(),
             entries: Vec::new(),
             vault: HashMap::new(),
             log: Arc::default(),
@@ -86,7 +88,7 @@ impl Bench {
         );
         let door = PluginHostCalls::new(&host.front);
         let loader = Loader {
-            bundled: Vec::new(),
+            bundled: self.bundled.clone(),
             source: self.source.clone().unwrap_or_else(|| Arc::new(Fakes(self.modules.clone()))),
             config_dir: self.dir.path().to_owned(),
             facts: Arc::new(HostFacts { version: "0.1.0".to_owned(), ..HostFacts::default() }),
@@ -164,6 +166,22 @@ impl PluginSource for Nameless {
     fn import(&self, _: &Path, _: &str) -> Pending<Module> {
         ostler_contract::live::ready(Ok(self.0.clone()))
     }
+}
+
+#[tokio::test]
+async fn a_plugin_that_the_program_was_built_without_is_told_and_loaded_from_nowhere_else() {
+    let mut bench = Bench::new();
+    bench.bundled.push(Plugin::left_out("@ostler/stable", "stable"));
+    bench.entries.push(PluginConfig::named("@ostler/stable"));
+    let package = bench.dir.path().join("node_modules/@ostler/stable");
+    std::fs::create_dir_all(&package).unwrap();
+    std::fs::write(package.join("package.json"), r#"{ "name": "@ostler/stable", "main": "index.js" }"#)
+        .unwrap();
+    std::fs::write(package.join("index.js"), "").unwrap();
+    insta::assert_snapshot!(bench.lines().await, @"plugin @ostler/stable skipped: this ostler was built without stable; install a build with it or remove @ostler/stable from the configuration");
+    bench.entries[0].enabled = false;
+    let loaded = bench.load().await;
+    assert_eq!((loaded.problems.len(), loaded.plugins[0].state), (0, State::Off));
 }
 
 #[tokio::test]

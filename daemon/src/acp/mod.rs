@@ -2,8 +2,6 @@
 //! agent on stdio. It is an AHP client of the running daemon like any other, so that AHP clients and editors share
 //! sessions.
 
-pub use content::file_uri;
-
 mod bridge;
 mod content;
 mod editor_connection;
@@ -13,14 +11,13 @@ pub mod tools_bridge;
 
 use std::time::{Duration, Instant};
 
-use clap::Args;
-
 use crate::answer::Answer;
 use crate::client::Connection;
 use crate::config::RunFlags;
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::process::poll;
+use crate::verbs::AcpFlags;
 use crate::{daemon_file, verbs};
 
 /// How long to wait for a daemon that another process is starting.
@@ -28,17 +25,6 @@ const STARTS_WITHIN: Duration = Duration::from_secs(20);
 
 /// How long to wait for another daemon after one has stopped.
 const RETURNS_WITHIN: Duration = Duration::from_secs(10);
-
-/// The flags of `ostler acp`.
-#[derive(Debug, Clone, Default, Args)]
-pub struct AcpFlags {
-    /// Backend of new sessions [default: the first one]
-    #[arg(long, value_name = "NAME")]
-    provider: Option<String>,
-    /// Fail if no daemon is running instead of starting one
-    #[arg(long)]
-    no_start: bool,
-}
 
 /// Serves one editor on stdin and stdout until it closes its end.
 ///

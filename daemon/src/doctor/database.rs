@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use ostler_contract::JsonObject;
 use ostler_engine::users::UsersFile;
-use ostler_plugin_postgres::{Direct, NAME, Status, remedy};
 use ostler_protocol::names;
 
 use super::{Check, disk};
 pub(super) use crate::database::options;
+use crate::parts::postgres::{Direct, NAME, Status, remedy};
 use crate::settings::Settings;
 use crate::users_file::parse;
 

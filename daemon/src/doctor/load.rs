@@ -13,6 +13,7 @@ use ostler_ports::{FileAutomations, Report, StateDb};
 
 use super::{Check, State};
 use crate::api::problem_shapes::Problem;
+use crate::bundled;
 use crate::client::Connection;
 use crate::compose::{Composed, compose};
 use crate::config::{ConfigFiles, StorageLocation};
@@ -71,6 +72,9 @@ fn plugin(row: &Row) -> Check {
     let fix = match row.state {
         "ready" => return Check::ok(PLUGINS, name),
         "disabled" => return Check::ok(PLUGINS, format!("{name} is disabled")),
+        "missing" if bundled::is_left_out(&row.entry.name) => {
+            format!("install a build with it, or ostler plugin remove {}", row.entry.name)
+        }
         "missing" if problem.contains("Did you mean") => {
             format!(
                 "correct the name in the configuration, or remove it with: ostler plugin remove {}",

@@ -21,6 +21,7 @@ use crate::config::RunFlags;
 use crate::daemon_file::{self, Record};
 use crate::exit::Exit;
 use crate::local_system::OnDisk;
+use crate::parts;
 use crate::place::Place;
 use crate::problems;
 use crate::progress::Progress;
@@ -247,8 +248,8 @@ fn configuration(
 fn versions(dir: &std::path::Path, daemon: Option<&Connection>) -> Vec<Check> {
     const WHAT: &str = "versions";
     let own = env!("CARGO_PKG_VERSION");
-    let mut checks =
-        vec![Check::ok(WHAT, format!("ostler {own}, protocol {}", SUPPORTED_PROTOCOL_VERSIONS.join(", ")))];
+    let (protocol, parts) = (SUPPORTED_PROTOCOL_VERSIONS.join(", "), parts::listed());
+    let mut checks = vec![Check::ok(WHAT, format!("ostler {own}, protocol {protocol}, {parts}"))];
     if let Some((_, running)) = daemon.and_then(|daemon| daemon.host.as_ref())
         && running != own
     {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use ostler_contract::points::{RecordStore, Vault};
 use ostler_contract::read::{Read, Unknown};
 use ostler_contract::{Value, limit};
-use ostler_plugin_postgres::Direct;
 use ostler_plugin_webhook::ENDPOINTS;
 use ostler_plugin_webhook::tools::{EndpointFacts, no_endpoint};
 use ostler_ports::{FileRecords, FileVault, Report};
@@ -13,6 +12,7 @@ use ostler_ports::{FileRecords, FileVault, Report};
 use super::{Check, State};
 use crate::config::ConfigFiles;
 use crate::daemon_file::Record;
+use crate::parts::postgres::Direct;
 use crate::verbs::vault::list;
 
 const WHAT: &str = "vault";

@@ -10,15 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ostler_contract::stores::edits::{EditedItem, EditedKey, automation_value};
 use ostler_contract::stores::transfer::{Item, Kind};
 use ostler_contract::{JsonObject, Thrown, Value};
 use ostler_plugin_bot::BOTS;
-use ostler_plugin_postgres::{Direct, EditedItem, EditedKey, automation_value};
 use ostler_plugin_webhook::ENDPOINTS;
 use ostler_ports::atomic::{self, Access};
 use ostler_ports::{Bodies, EditedContent, EditedFile, read_edited_files, write_edited_file};
 use ring::digest::{SHA256, digest};
 
+use crate::parts::postgres::Direct;
 use crate::verbs;
 
 /// The collections of records that users edit.

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ostler_contract::users::{EditUsers, UsersStore};
 use ostler_contract::{Thrown, Value};
 use ostler_engine::users::{RecordKey, UsersFile};
-use ostler_plugin_postgres::Direct;
 
 use super::{
     CHANGED_MEANWHILE, DIFFERENT_VERSIONS, Force, NEWER_IN_DATABASE, Outcome, conflict_of, hash, is_selected,
 };
+use crate::parts::postgres::Direct;
 use crate::users_file::{UsersOnDisk, parse};
 
 /// Hashes of what was equal in both, by name.

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use ostler_contract::{JsonObject, Thrown};
 use ostler_engine::Log;
-use ostler_plugin_postgres::Direct;
 
 use super::{EditedFolder, Force, Outcome};
+use crate::parts::postgres::Direct;
 
 /// How often the folder is compared. Editors replace files in several steps, which one comparison can see.
 const LOOK: Duration = Duration::from_secs(1);

@@ -127,7 +127,8 @@ async fn install_from(
     };
     // Other problems, such as an option or a version, can be fixed later. A module without `apply` is not a plugin.
     let looked = importer.inspect(&[PluginConfig::named(&installed.spec)]).await;
-    if let Some(problem @ Problem::NoApply { .. }) = looked.first().and_then(|looked| looked.problem.as_ref())
+    if let Some(problem @ (Problem::NoApply { .. } | Problem::LeftOut { .. })) =
+        looked.first().and_then(|looked| looked.problem.as_ref())
     {
         if npm::asked_for(dir).contains(&installed.spec) && !before.contains(&installed.spec) {
             npm::npm(dir, &["uninstall", "--save", &installed.spec]).await?;

@@ -137,7 +137,10 @@ pub fn named<'a>(rows: &'a [Row], name: &str) -> Result<&'a Row, Exit> {
 
 fn state_of(problem: &Problem) -> &'static str {
     match problem {
-        Problem::NotInstalled { .. } | Problem::NotThere { .. } | Problem::NoEntry { .. } => "missing",
+        Problem::NotInstalled { .. }
+        | Problem::LeftOut { .. }
+        | Problem::NotThere { .. }
+        | Problem::NoEntry { .. } => "missing",
         Problem::Range { .. } => "incompatible",
         Problem::Option { expected, .. } if expected == "be given" => "unconfigured",
         _ => "error",

@@ -8,6 +8,7 @@ use ostler_loader::Hidden;
 use ostler_processes::ChildKind;
 use ostler_protocol::uri;
 use ostler_telemetry::printable::one_line;
+use url::Url;
 
 use crate::answer::Answer;
 use crate::client::Connection;
@@ -489,8 +490,8 @@ async fn import(at: &Place, asked: &AskedHost, provider: &str, session: &str) ->
     let channel = uri::session(provider, &uuid::Uuid::new_v4().to_string());
     let mut params =
         json!({ "channel": channel, "provider": provider, "config": { "agentSession": session } });
-    if let Some(directory) = row["directory"].as_str().and_then(crate::acp::file_uri) {
-        params["workingDirectories"] = json!([directory]);
+    if let Some(directory) = row["directory"].as_str().and_then(|path| Url::from_file_path(path).ok()) {
+        params["workingDirectories"] = json!([directory.as_str()]);
     }
     daemon.request("createSession", params).await?;
     let title = text(row, "title");

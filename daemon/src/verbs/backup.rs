@@ -16,6 +16,7 @@ use crate::config::RunFlags;
 use crate::daemon_file::{self, Holding};
 use crate::database;
 use crate::exit::Exit;
+use crate::parts::acp;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::settings::Settings;
@@ -24,7 +25,7 @@ use crate::settings::Settings;
 const STREAM: &str = "-";
 
 /// The options of bundled plugins that name files of the user.
-const FILE_OPTIONS: &[(&str, &str)] = &[(ostler_plugin_acp::NAME, "registry")];
+const FILE_OPTIONS: &[(&str, &str)] = &[(acp::NAME, "registry")];
 
 /// The flags of `ostler backup`.
 #[derive(Debug, Clone, Args)]

@@ -5,6 +5,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use ostler_contract::problem::built_without;
 use ostler_contract::{JsonObject, Value, json};
 use ostler_protocol::names;
 use ostler_protocol::nearest::nearest;
@@ -14,6 +15,7 @@ use crate::bundled;
 use crate::config::FILE;
 use crate::created_files::CreatedFiles;
 use crate::exit::Exit;
+use crate::parts::{acp, console, containers, git, github};
 use crate::place::Place;
 use crate::plugins;
 use crate::progress::Progress;
@@ -76,19 +78,17 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
     let bundled = bundled_entry(agent)?;
     let mut entries: Vec<Value> = Vec::new();
     entries.extend(bundled.clone());
+    let is_omitted = |flag: bool, spec: &str| flag || bundled::is_left_out(spec);
     let beside = [
         (
             flags.no_terminal,
             json!({ "name": ostler_plugin_terminal::NAME, "options": { "shellIntegration": true } }),
         ),
         (flags.no_webhook, json!({ "name": WEBHOOK })),
-        (flags.no_git, json!({ "name": ostler_plugin_git::NAME })),
-        (flags.no_github, json!({ "name": ostler_plugin_github::NAME })),
-        (flags.no_console, json!({ "name": ostler_plugin_console::NAME })),
-        (
-            flags.no_containers || !ostler_plugin_containers::is_runtime_found(),
-            json!({ "name": ostler_plugin_containers::NAME }),
-        ),
+        (is_omitted(flags.no_git, git::NAME), json!({ "name": git::NAME })),
+        (is_omitted(flags.no_github, github::NAME), json!({ "name": github::NAME })),
+        (is_omitted(flags.no_console, console::NAME), json!({ "name": console::NAME })),
+        (flags.no_containers || !containers::is_runtime_found(), json!({ "name": containers::NAME })),
     ];
     entries.extend(beside.into_iter().filter(|(omitted, _)| !omitted).map(|(_, entry)| entry));
     let mut fields = JsonObject::new();
@@ -109,7 +109,7 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
         Some(_) => Ok(agent.to_owned()),
         None => install(at, agent).await,
     };
-    let is_preset = bundled.is_some_and(|entry| entry["name"] == ostler_plugin_acp::NAME);
+    let is_preset = bundled.is_some_and(|entry| entry["name"] == acp::NAME);
     let agent = match installed {
         Ok(agent) => agent,
         Err(why) => {
@@ -127,7 +127,7 @@ pub async fn init(at: &Place, flags: InitFlags) -> Result<Answer, Exit> {
     lines.push(format!("Next: {start}"));
     lines.push(format!("Then: {host} session send --new \"Hello\""));
     let port = flags.port.unwrap_or(DEFAULT_PORT);
-    if !flags.no_console && port != 0 {
+    if !is_omitted(flags.no_console, console::NAME) && port != 0 {
         lines.push(format!("Console: http://127.0.0.1:{port}{}", names::route("console", "")));
     }
     Ok(Answer::new(lines, json!({ "file": shown, "agent": agent, "next": start })).named([shown]))
@@ -149,11 +149,10 @@ fn ask(at: &Place) -> Result<String, Exit> {
         ));
     }
     let mut err = std::io::stderr().lock();
-    let _ = writeln!(
-        err,
-        "Agents of the Agent Client Protocol: {}",
-        ostler_plugin_acp::bundled_presets().join(", ")
-    );
+    let presets = acp::bundled_presets();
+    if !presets.is_empty() {
+        let _ = writeln!(err, "Agents of the Agent Client Protocol: {}", presets.join(", "));
+    }
     let _ = writeln!(err, "Other agents: the npm package or the path of a plugin, or");
     let _ = writeln!(err, "  echo  repeats each message; needs no model and no installation");
     let _ = write!(err, "Agent [echo]: ");
@@ -170,16 +169,25 @@ fn ask(at: &Place) -> Result<String, Exit> {
 fn bundled_entry(agent: &str) -> Result<Option<Value>, Exit> {
     match agent {
         "" | "echo" | ECHO => Ok(Some(json!({ "name": ECHO }))),
-        preset if ostler_plugin_acp::bundled_presets().iter().any(|id| id == preset) => {
-            Ok(Some(json!({ "name": ostler_plugin_acp::NAME, "options": { "presets": [preset] } })))
+        preset if acp::bundled_presets().iter().any(|id| id == preset) => {
+            Ok(Some(json!({ "name": acp::NAME, "options": { "presets": [preset] } })))
         }
-        other if bundled::plugins().iter().any(|plugin| plugin.spec == other) => Err(Exit::usage(format!(
-            "{other} is no agent; pass echo, which needs no model, or one of {}",
-            ostler_plugin_acp::bundled_presets().join(", ")
-        ))),
+        other if bundled::plugins().iter().any(|plugin| plugin.spec == other) => {
+            let presets = acp::bundled_presets();
+            let or = match presets.is_empty() {
+                true => String::new(),
+                false => format!(", or one of {}", presets.join(", ")),
+            };
+            Err(Exit::usage(format!("{other} is no agent; pass echo, which needs no model{or}")))
+        }
         other => match meant(other) {
             Some(name) => Err(Exit::usage(format!(
                 "no agent is called {other}; did you mean {name}? To install an npm package of that name, pass {other}@latest"
+            ))),
+            // It may be a preset, of which this program knows none; no package of that name is to be installed instead.
+            None if bundled::is_left_out(acp::NAME) && is_bare(other) => Err(Exit::usage(format!(
+                "{other} is unknown: {}, which has the presets; pass echo, or {other}@latest for an npm package",
+                built_without("acp")
             ))),
             None => Ok(None),
         },
@@ -192,12 +200,17 @@ fn meant(agent: &str) -> Option<String> {
     let own = ECHO.rsplit_once('/').is_some_and(|(scope, _)| agent.starts_with(&format!("{scope}/")));
     let known: Vec<String> = match own {
         true => bundled::plugins().iter().map(|plugin| plugin.spec.to_owned()).collect(),
-        false if agent.contains(['/', '\\', ':', '.', '@']) => Vec::new(),
+        false if !is_bare(agent) => Vec::new(),
         false => std::iter::once("echo".to_owned())
-            .chain(ostler_plugin_acp::bundled_presets().iter().map(|id| id.to_string()))
+            .chain(acp::bundled_presets().iter().map(|id| id.to_string()))
             .collect(),
     };
     nearest(agent, known.iter().map(String::as_str)).map(str::to_owned)
+}
+
+/// Whether an agent is given by a name, and not by a path or a package with its scope or version.
+fn is_bare(agent: &str) -> bool {
+    !agent.contains(['/', '\\', ':', '.', '@'])
 }
 
 fn served(at: &Place, paths: &[PathBuf]) -> Result<Vec<String>, Exit> {

@@ -8,7 +8,6 @@ use clap::{Args, ValueEnum};
 use ostler_contract::stores::transfer::{Kind, Transfer};
 use ostler_contract::{JsonObject, Thrown, Value, json};
 use ostler_plugin_bot::BOTS;
-use ostler_plugin_postgres::{Direct, ExclusiveSchema, NAME};
 use ostler_plugin_webhook::COLLECTIONS;
 use ostler_ports::{Bodies, FileTransfer, Report, atomic};
 
@@ -17,6 +16,7 @@ use crate::config::{ConfigFiles, Folders, edit};
 use crate::daemon_file::{self, Holding};
 use crate::exit::Exit;
 use crate::migrate::{Copied, copy};
+use crate::parts::postgres::{Direct, ExclusiveSchema, NAME};
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::verbs::users;

@@ -1,5 +1,6 @@
 //! The commands of the command line, one file each.
 
+mod acp;
 pub(crate) mod agent;
 mod ask;
 mod author;
@@ -24,6 +25,7 @@ pub mod users;
 pub mod vault;
 mod webhook;
 
+pub use acp::AcpFlags;
 pub use agent::{AgentVerb, agent};
 pub use automation::{AutomationVerb, automation};
 pub use backup::{BackupFlags, RestoreFlags, backup, restore};

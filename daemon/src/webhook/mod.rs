@@ -20,7 +20,6 @@ use ostler_contract::id::SLUG_RULE;
 use ostler_contract::points::{RecordStore, StoredCollection, Vault};
 use ostler_contract::problems::{KnownProblem, ProblemKind, Problems};
 use ostler_contract::{JsonObject, Slug, Value, limit};
-use ostler_plugin_postgres::Direct;
 use ostler_plugin_webhook::{BODIES, ENDPOINTS, bodies_options};
 use ostler_ports::{FileRecords, FileVault, Report, atomic};
 use ostler_protocol::names;
@@ -37,6 +36,7 @@ pub use test::TestFlags;
 use crate::client::Connection;
 use crate::client::screen::Screen;
 use crate::exit::Exit;
+use crate::parts::postgres::Direct;
 
 /// The path of endpoints.
 pub fn path(id: &str) -> String {

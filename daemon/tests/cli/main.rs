@@ -12,6 +12,15 @@ mod commands;
 mod first_use;
 mod folders;
 mod measuring;
+#[cfg(not(any(
+    feature = "acp",
+    feature = "console",
+    feature = "containers",
+    feature = "git",
+    feature = "github",
+    feature = "postgres"
+)))]
+mod minimal;
 mod operating;
 mod pages;
 mod printing;

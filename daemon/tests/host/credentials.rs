@@ -364,6 +364,7 @@ const ANOTHER: &str = "contains <set>, but is not the stored value as it is show
 const AMBIGUOUS: &str = "is <set>, but it is ambiguous which stored entry that refers to";
 
 /// The same for a plugin in JavaScript and one that comes with the host.
+#[cfg(feature = "acp")]
 #[tokio::test]
 async fn a_stand_in_is_taken_back_as_it_was_shown_or_rejected() {
     let texts = json!({

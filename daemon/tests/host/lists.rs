@@ -147,6 +147,7 @@ async fn every_field_that_a_message_shows_is_read_of_a_large_call() {
     assert!(said.starts_with(&format!("Say {{{}}} of {{\"n\":{}}}\n", long("ab"), long("cd"))), "{said}");
 }
 
+#[cfg(feature = "console")]
 #[tokio::test]
 async fn links_begin_with_the_public_url_and_lead_to_the_console() {
     let plugins =

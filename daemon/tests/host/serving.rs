@@ -225,6 +225,7 @@ async fn connections_and_routes_are_guarded() {
 }
 
 /// Returns the status of the answer to a request, whose connection can stay open.
+#[cfg(feature = "console")]
 async fn status_of(daemon: &crate::support::Daemon, request: &str) -> u16 {
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
     let mut stream = BufReader::new(tokio::net::TcpStream::connect(daemon.address()).await.unwrap());
@@ -234,6 +235,7 @@ async fn status_of(daemon: &crate::support::Daemon, request: &str) -> u16 {
     line.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{line}"))
 }
 
+#[cfg(feature = "console")]
 #[tokio::test]
 async fn a_host_without_a_token_serves_its_own_and_named_pages_only() {
     let folder = Folder::new(json!({

@@ -5,38 +5,12 @@ use jiff::Timestamp;
 use ostler_contract::policy::check_policy;
 use ostler_contract::protocol::wire::state::AutomationDefinition;
 use ostler_contract::stores::automations::{iso, message, refuse_id};
-use ostler_contract::{JsonObject, Thrown, Value, json};
+use ostler_contract::stores::edits::{EditedItem, EditedKey, automation_value};
+use ostler_contract::{JsonObject, Thrown, Value};
 
 use crate::database::{Param, decode, encode};
 use crate::direct::Direct;
 use crate::{automations, records};
-
-/// What an item is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EditedKey {
-    /// An automation.
-    Automation(String),
-    /// A record of a collection.
-    Record(String, String),
-    /// A policy.
-    Policy(String),
-}
-
-/// An item that users edit.
-#[derive(Debug, Clone, PartialEq)]
-pub struct EditedItem {
-    /// What it is.
-    pub key: EditedKey,
-    /// Its value: a record, a policy, or the definition and the owner of an automation.
-    pub value: Value,
-    /// The text that the database has, with which a change begins. Empty for an item from elsewhere.
-    pub stored: String,
-}
-
-/// Returns the value of an automation, as it is compared.
-pub fn automation_value(definition: &AutomationDefinition, owner: Option<&str>) -> Value {
-    json!({ "definition": definition, "owner": owner })
-}
 
 impl Direct {
     /// Returns the automations, the policies, and the records of these collections.

@@ -64,7 +64,6 @@ use ostler_contract::{Call, Frozen, Options, Plugin, PluginContext, PluginHost, 
 use tokio::sync::{Notify, watch};
 
 pub use direct::{Direct, RunningHost, Status};
-pub use edits::{EditedItem, EditedKey, automation_value};
 pub use failure::remedy;
 #[doc(hidden)]
 pub use migrations::{Migration, Tables};

@@ -1,6 +1,7 @@
 //! What stores of the same point have in common, wherever they store: validation, equality, and the notification of watchers.
 
 pub mod automations;
+pub mod edits;
 pub mod equality;
 pub mod records;
 mod report;
