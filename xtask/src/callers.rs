@@ -9,46 +9,46 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens as _;
 use syn::{Fields, Item, Type};
 
-use crate::tidy::{sources, without_tests};
+use crate::tidy::{ENGINE, sources, without_tests};
 
 /// The declarations of what plugins register.
 const POINTS: &str = "crates/contract/src/points";
-/// The sources that read registration points.
-const HOST: [&str; 4] = ["crates/engine/src", "crates/loader/src", "crates/server/src", "daemon/src"];
+/// The sources that read registration points, beside the engine's.
+const HOST: [&str; 3] = ["crates/loader/src", "crates/server/src", "daemon/src"];
 
 /// The sources that call the functions of each declaration, without `.rs`.
 const CALLERS: &[(&str, &[&str])] = &[
     (
         "Agent",
         &[
-            "crates/engine/src/core/agents",
-            "crates/engine/src/sessions/backend",
-            "crates/engine/src/sessions/config",
-            "crates/engine/src/sessions/requests",
-            "crates/engine/src/workspace/machines/mod",
+            "crates/engine-core/src/agents",
+            "crates/engine-sessions/src/backend",
+            "crates/engine-sessions/src/config",
+            "crates/engine-sessions/src/requests",
+            "crates/engine-workspace/src/machines/mod",
         ],
     ),
-    ("AgentSession", &["crates/engine/src/sessions/lane"]),
+    ("AgentSession", &["crates/engine-sessions/src/lane"]),
     (
         "AutomationStore",
         &[
-            "crates/engine/src/automations/catalogue",
-            "crates/engine/src/automations/clockwork",
-            "crates/engine/src/automations/found",
-            "crates/engine/src/automations/loading",
-            "crates/engine/src/automations/recovery",
-            "crates/engine/src/automations/stored_runs",
-            "crates/engine/src/automations/unheard",
+            "crates/engine-automations/src/catalogue",
+            "crates/engine-automations/src/clockwork",
+            "crates/engine-automations/src/found",
+            "crates/engine-automations/src/loading",
+            "crates/engine-automations/src/recovery",
+            "crates/engine-automations/src/stored_runs",
+            "crates/engine-automations/src/unheard",
             "crates/engine/src/host/closing",
         ],
     ),
     (
         "Changes",
         &[
-            "crates/engine/src/sessions/turns",
-            "crates/engine/src/sessions/view",
-            "crates/engine/src/workspace/changesets",
-            "crates/engine/src/workspace/tree_watch",
+            "crates/engine-sessions/src/turns",
+            "crates/engine-sessions/src/view",
+            "crates/engine-workspace/src/changesets",
+            "crates/engine-workspace/src/tree_watch",
         ],
     ),
     (
@@ -59,26 +59,26 @@ const CALLERS: &[(&str, &[&str])] = &[
             "crates/engine/src/front/channels/plugin",
         ],
     ),
-    ("Computers", &["crates/engine/src/host/closing", "crates/engine/src/workspace/machines/mod"]),
+    ("Computers", &["crates/engine/src/host/closing", "crates/engine-workspace/src/machines/mod"]),
     (
         "Containers",
         &[
             "crates/engine/src/front/commands/containers",
             "crates/engine/src/host/closing",
-            "crates/engine/src/workspace/containers",
+            "crates/engine-workspace/src/containers",
         ],
     ),
     ("Diagnostics", &["crates/engine/src/channels/telemetry"]),
     (
         "Directories",
-        &["crates/engine/src/sessions/directory_facts", "crates/engine/src/workspace/tree_watch"],
+        &["crates/engine-sessions/src/directory_facts", "crates/engine-workspace/src/tree_watch"],
     ),
     ("Method", &["crates/engine/src/front/advertised", "crates/engine/src/front/plugin_commands"]),
-    ("Policies", &["crates/engine/src/host/closing", "crates/engine/src/users/policies"]),
+    ("Policies", &["crates/engine/src/host/closing", "crates/engine-users/src/users/policies"]),
     ("PublishOptions", &["crates/engine/src/channels/plugin/publish"]),
     (
         "PullRequests",
-        &["crates/engine/src/front/commands/pull_requests", "crates/engine/src/sessions/directory_facts"],
+        &["crates/engine/src/front/commands/pull_requests", "crates/engine-sessions/src/directory_facts"],
     ),
     ("RecordStore", &["crates/engine/src/host/closing", "crates/engine/src/front/host_calls"]),
     (
@@ -86,7 +86,7 @@ const CALLERS: &[(&str, &[&str])] = &[
         &[
             "crates/engine/src/front/advertised",
             "crates/engine/src/front/commands/resources",
-            "crates/engine/src/resources/mod",
+            "crates/engine-users/src/resources/mod",
         ],
     ),
     (
@@ -94,39 +94,43 @@ const CALLERS: &[(&str, &[&str])] = &[
         &[
             "crates/engine/src/front/commands/resources",
             "crates/engine/src/front/mentions",
-            "crates/engine/src/resources/mod",
+            "crates/engine-users/src/resources/mod",
         ],
     ),
     (
         "SessionStore",
         &[
             "crates/engine/src/host/closing",
-            "crates/engine/src/sessions/annotations",
-            "crates/engine/src/sessions/attachments",
-            "crates/engine/src/sessions/catalogue",
-            "crates/engine/src/sessions/continuing",
-            "crates/engine/src/sessions/directory_facts",
-            "crates/engine/src/sessions/listing",
-            "crates/engine/src/sessions/reported",
-            "crates/engine/src/sessions/store_writes",
-            "crates/engine/src/sessions/unfinished",
-            "crates/engine/src/sessions/waking",
+            "crates/engine-sessions/src/annotations",
+            "crates/engine-sessions/src/attachments",
+            "crates/engine-sessions/src/catalogue",
+            "crates/engine-sessions/src/continuing",
+            "crates/engine-sessions/src/directory_facts",
+            "crates/engine-sessions/src/listing",
+            "crates/engine-sessions/src/reported",
+            "crates/engine-sessions/src/store_writes",
+            "crates/engine-sessions/src/unfinished",
+            "crates/engine-sessions/src/waking",
         ],
     ),
-    ("StoredCollection", &["crates/engine/src/automations/by_value", "crates/engine/src/front/host_calls"]),
-    ("Terminal", &["crates/engine/src/workspace/terminals/mod"]),
-    ("TerminalStore", &["crates/engine/src/host/closing", "crates/engine/src/workspace/terminals/mod"]),
-    ("Tool", &["crates/engine/src/sessions/tools"]),
+    ("StoredCollection", &["crates/engine-automations/src/by_value", "crates/engine/src/front/host_calls"]),
+    ("Terminal", &["crates/engine-workspace/src/terminals/mod"]),
+    ("TerminalStore", &["crates/engine/src/host/closing", "crates/engine-workspace/src/terminals/mod"]),
+    ("Tool", &["crates/engine-sessions/src/tools"]),
     ("ToolsServerOptions", &["crates/server/src/tools/endpoint"]),
     (
         "Usage",
-        &["crates/engine/src/host/closing", "crates/engine/src/usage/mod", "crates/engine/src/usage/read"],
+        &[
+            "crates/engine/src/host/closing",
+            "crates/engine-users/src/usage/mod",
+            "crates/engine-users/src/usage/read",
+        ],
     ),
     (
         "Vault",
         &[
             "crates/engine/src/host/closing",
-            "crates/engine/src/sessions/mcp_servers",
+            "crates/engine-sessions/src/mcp_servers",
             "daemon/src/verbs/vault",
             "daemon/src/webhook/add",
             "daemon/src/webhook/rm",
@@ -135,9 +139,9 @@ const CALLERS: &[(&str, &[&str])] = &[
     (
         "Worktrees",
         &[
-            "crates/engine/src/workspace/detached",
-            "crates/engine/src/workspace/tree_watch",
-            "crates/engine/src/workspace/worktrees",
+            "crates/engine-workspace/src/detached",
+            "crates/engine-workspace/src/tree_watch",
+            "crates/engine-workspace/src/worktrees",
         ],
     ),
 ];
@@ -180,7 +184,7 @@ pub fn check(root: &Path, problems: &mut Vec<String>) {
     }
     let gone = CALLERS.iter().filter(|(name, _)| !declared.iter().any(|(declared, _)| declared == name));
     problems.extend(gone.map(|(name, _)| format!("xtask/src/callers.rs: {name} declares no function")));
-    let host = HOST.iter().flat_map(|folder| sources(&root.join(folder), &["rs"]));
+    let host = ENGINE.iter().chain(&HOST).flat_map(|folder| sources(&root.join(folder), &["rs"]));
     let host: Vec<String> = host.map(|file| fs::read_to_string(file).unwrap_or_default()).collect();
     for point in points {
         let read = [format!("all::<{point}>"), format!("port::<{point}>")];

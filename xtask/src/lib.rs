@@ -12,7 +12,6 @@ pub mod examples;
 mod features;
 pub mod generate;
 pub mod lines;
-pub mod modules;
 pub mod node;
 mod owners;
 pub mod packages;

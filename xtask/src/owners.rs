@@ -6,10 +6,8 @@ use std::path::Path;
 
 use ostler_contract::owner::Owner;
 
-use crate::tidy::{relative, sources, without_tests};
+use crate::tidy::{ENGINE, relative, sources, without_tests};
 
-/// The sources that are checked.
-const SOURCES: [&str; 2] = ["crates/engine/src", "daemon/src"];
 /// The calls that split a text at its colon.
 const SPLITS: [&str; 3] = ["split(':')", "split_once(':')", "splitn(2, ':')"];
 /// The words in the name of a value that is an owner, or a membership, which `Owner::from_membership` parses.
@@ -17,7 +15,7 @@ const OWNERS: [&str; 4] = ["owner", "pool", "membership", "scope"];
 
 /// Adds a problem for each line of these sources that parses an owner by hand.
 pub fn check(root: &Path, problems: &mut Vec<String>) {
-    for file in SOURCES.iter().flat_map(|folder| sources(&root.join(folder), &["rs"])) {
+    for file in ENGINE.iter().chain(&["daemon/src"]).flat_map(|folder| sources(&root.join(folder), &["rs"])) {
         let text = fs::read_to_string(&file).unwrap_or_default();
         for line in parsed_by_hand(without_tests(&text)) {
             problems.push(format!(
@@ -98,7 +96,7 @@ mod tests {
     #[test]
     fn tests_of_the_engine_are_not_checked() {
         let root = tempfile::tempdir().unwrap();
-        let file = root.path().join(SOURCES[0]).join("usage/read.rs");
+        let file = root.path().join("crates/engine-users/src/usage/read.rs");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, "owner.split(':');\n#[cfg(test)]\nmod tests { fn f() { owner.split(':'); } }\n")
             .unwrap();
@@ -107,7 +105,7 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "crates/engine/src/usage/read.rs:1: an owner or a membership is parsed by hand; match on Owner::parse \
+                "crates/engine-users/src/usage/read.rs:1: an owner or a membership is parsed by hand; match on Owner::parse \
               or Owner::from_membership"
             ]
         );

@@ -13,25 +13,25 @@ use std::sync::Arc;
 
 use ostler_contract::Registry;
 use ostler_contract::points::PullRequests;
+use ostler_engine_automations::Automations;
+use ostler_engine_core::agents::agent_info;
+use ostler_engine_core::clock::Clock;
+use ostler_engine_core::log::Log;
+use ostler_engine_core::options::HostOptions;
+use ostler_engine_core::shared::Core;
+use ostler_engine_core::stage::Stage;
+use ostler_engine_core::tasks;
+use ostler_engine_core::yaml::Yaml;
+use ostler_engine_sessions::{Sessions, continue_unfinished};
+use ostler_engine_users::resources::Resources;
+use ostler_engine_users::usage::Ledger;
+use ostler_engine_users::users::Living;
+use ostler_engine_users::users::access::Access;
+use ostler_engine_users::users::principal::Gate;
+use ostler_engine_workspace::Workspace;
 
-use crate::automations::Automations;
 use crate::channels::Channels;
-use crate::core::agents::agent_info;
-use crate::core::clock::Clock;
-use crate::core::log::Log;
-use crate::core::options::HostOptions;
-use crate::core::shared::Core;
-use crate::core::stage::Stage;
-use crate::core::tasks;
-use crate::core::yaml::Yaml;
 use crate::front::Front;
-use crate::resources::Resources;
-use crate::sessions::{Sessions, continue_unfinished};
-use crate::usage::Ledger;
-use crate::users::Living;
-use crate::users::access::Access;
-use crate::users::principal::Gate;
-use crate::workspace::Workspace;
 
 /// The host: its parts, from the lowest layer to the highest.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ pub(crate) mod telemetry;
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::core::shared::Core;
-use crate::users::access::Access;
+use ostler_engine_core::shared::Core;
+use ostler_engine_users::users::access::Access;
 use plugin::PluginChannels;
 use root_settings::OwnSettings;
 use telemetry::Exports;

@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use ostler_contract::Pending;
+use ostler_engine_core::fanout::{Origin, Outgoing, Overlaid, Overlay};
+use ostler_engine_users::users::principal::Principal;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::{JsonObject, Value, Version, json, uri};
 
 use crate::channels::Channels;
-use crate::core::fanout::{Origin, Outgoing, Overlaid, Overlay};
-use crate::users::principal::Principal;
 
-pub use crate::core::refusals::no_setting;
+pub use ostler_engine_core::refusals::no_setting;
 
 /// Settings of the builder of the host.
 pub trait OwnSettings: Send + Sync {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use ostler_contract::points::Diagnostics;
 use ostler_contract::{Call, HostFunction, JsonObject, Pending, Thrown, limit};
+use ostler_engine_core::tasks;
 use ostler_protocol::message::encode;
 use ostler_protocol::{RpcError, Value, json};
 use parking_lot::Mutex;
 
 use crate::channels::Channels;
-use crate::core::tasks;
 
 const LOGS: &str = "ahp-otlp://logs";
 const TRACES: &str = "ahp-otlp://traces";

@@ -59,10 +59,10 @@ impl Front {
         let grants: JsonObject = rows.into_iter().map(|(name, row)| (name, row.into_value())).collect();
         say("grants", json!(grants), true);
         if self.workspace.containers().is_some() {
-            meta.insert(crate::workspace::containers::CAPABILITY.to_owned(), true.into());
+            meta.insert(ostler_engine_workspace::containers::CAPABILITY.to_owned(), true.into());
         }
         if self.workspace.worktrees().is_some() {
-            meta.insert(crate::workspace::detached::CAPABILITY.to_owned(), true.into());
+            meta.insert(ostler_engine_workspace::detached::CAPABILITY.to_owned(), true.into());
         }
         let _ = self.meta.set(meta.clone());
         meta

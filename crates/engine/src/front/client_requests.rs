@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_engine_core::tasks;
+use ostler_engine_users::users::clients::Answer;
 use ostler_protocol::message::encode;
 use ostler_protocol::{Id, RpcError, Value};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::core::tasks;
 use crate::front::connection::Connection;
-use crate::users::clients::Answer;
 
 /// The limit of an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);

@@ -2,9 +2,8 @@
 //! peer does not read its answers. A peer that sends requests faster than it reads costs no more than one that waits
 //! for its answers.
 
+use ostler_engine_core::outbox::Outbox;
 use tokio::sync::{Semaphore, SemaphorePermit};
-
-use crate::core::outbox::Outbox;
 
 /// The slots of one connection, by kind, so that a slow kind does not delay the others.
 #[derive(Debug)]

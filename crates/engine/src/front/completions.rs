@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use ostler_contract::points::OfferedCommand;
+use ostler_engine_sessions::toggles::is_enabled;
+use ostler_engine_sessions::{SessionEntry, ToSession};
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::wire::state::{
     ChildCustomization, Customization, MessageAttachment, SimpleMessageAttachment,
@@ -13,8 +15,6 @@ use ostler_protocol::{JsonObject, Value};
 use tokio::sync::oneshot;
 
 use crate::front::Front;
-use crate::sessions::toggles::is_enabled;
-use crate::sessions::{SessionEntry, ToSession};
 
 /// The maximum number of rows for a single slash.
 const ALL_MOST: usize = 500;

@@ -20,20 +20,19 @@ use ostler_contract::{
     Call, Caller, Func, HostCalls, HostFunction, JsonObject, Pending, RpcError, Slug, Thrown, Value,
     VaultName, limit, problem,
 };
+use ostler_engine_core::file_uris::file_uri;
+use ostler_engine_core::refusals::STOPPING;
+use ostler_engine_core::stage::Stage;
+use ostler_engine_core::tasks;
+use ostler_engine_core::weak::upgraded;
+use ostler_engine_sessions::NewSession;
+use ostler_engine_users::users::principal::Principal;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::wire::state::MessageKind;
 use tokio::sync::{OnceCell, watch};
 
-use crate::automations;
-use crate::core::file_uris::file_uri;
-use crate::core::refusals::STOPPING;
-use crate::core::stage::Stage;
-use crate::core::tasks;
-use crate::core::weak::upgraded;
 use crate::front::Front;
 use crate::front::take_over::TakeOver;
-use crate::sessions::NewSession;
-use crate::users::principal::Principal;
 
 /// The host object of plugins, which does not keep the host alive.
 #[derive(Debug, Clone)]
@@ -164,7 +163,7 @@ impl HostCalls for PluginHostCalls {
                 works_for: request.works_for,
                 working_directories: request.working_directory.iter().map(|path| file_uri(path)).collect(),
                 config: request.config.unwrap_or_default(),
-                title: request.title.as_deref().and_then(crate::core::titles::tidy_title),
+                title: request.title.as_deref().and_then(ostler_engine_core::titles::tidy_title),
                 ..NewSession::default()
             };
             let model = request.model.map(|model| model.id);
@@ -239,7 +238,7 @@ impl HostCalls for PluginHostCalls {
         if Slug::parse(&name).is_none() {
             return Err(needs(caller, &format!("records needs name to be a slug, not {name}")));
         }
-        if name == automations::by_value::COLLECTION {
+        if name == ostler_engine_automations::by_value::COLLECTION {
             return Err(needs(caller, &format!("records {name} are the host's")));
         }
         let mut taken = front.collections.lock();

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use ostler_contract::limit;
 use ostler_contract::points::{ResourceCompletion, ResourceStore};
+use ostler_engine_core::file_uris::file_uri;
+use ostler_engine_sessions::SessionEntry;
 use ostler_protocol::wire::commands::CompletionItem;
 use ostler_protocol::wire::state::{MessageAttachment, MessageResourceAttachment};
 
-use crate::core::file_uris::file_uri;
 use crate::front::Front;
 use crate::front::completions::byte_at;
-use crate::sessions::SessionEntry;
 
 /// The maximum number of rows.
 const MOST: usize = 50;

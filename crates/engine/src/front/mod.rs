@@ -19,17 +19,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use ostler_contract::{JsonObject, PluginId};
+use ostler_engine_automations::Automations;
+use ostler_engine_core::shared::Core;
+use ostler_engine_sessions::Sessions;
+use ostler_engine_users::resources::Resources;
+use ostler_engine_users::usage::Ledger;
+use ostler_engine_users::users::access::Access;
+use ostler_engine_workspace::Workspace;
 use parking_lot::Mutex;
 
-use crate::automations::Automations;
 use crate::channels::Channels;
-use crate::core::shared::Core;
 use crate::front::relay::{LinkDialer, Relay};
-use crate::resources::Resources;
-use crate::sessions::Sessions;
-use crate::usage::Ledger;
-use crate::users::access::Access;
-use crate::workspace::Workspace;
 
 /// The parts of the host that connections and plugins use.
 #[derive(Debug)]

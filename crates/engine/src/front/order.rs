@@ -14,6 +14,10 @@ use ostler_contract::points::NamedMethod;
 use ostler_contract::read::{Read, Unknown};
 use ostler_contract::registry::Owned;
 use ostler_contract::{Charge, JsonObject, Value};
+use ostler_engine_core::refusals::unread;
+use ostler_engine_core::responder::Responder;
+use ostler_engine_core::tasks;
+use ostler_engine_sessions::SessionEntry;
 use ostler_protocol::commands::{Command, DispatchAction};
 use ostler_protocol::message::Params;
 use ostler_protocol::uri::{self, SessionOf};
@@ -21,13 +25,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::{Instrument, Span};
 
-use crate::core::refusals::unread;
-use crate::core::responder::Responder;
-use crate::core::tasks;
 use crate::front::Front;
 use crate::front::commands::subject;
 use crate::front::connection::Connection;
-use crate::sessions::SessionEntry;
 
 /// The maximum number of waiting messages of a connection, at which its next message is not read.
 const MOST: usize = 128;

@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use ostler_contract::host::Peer;
 use ostler_contract::{Call, Func, HostFunction, JsonObject, Thrown, Value};
+use ostler_engine_core::outbox::{Closed, Item, Outbox};
+use ostler_engine_core::tasks;
+use ostler_engine_users::users::principal::Principal;
 use ostler_protocol::message::Params;
 use ostler_protocol::origins::WayIn;
 use ostler_protocol::{Id, Message, RpcError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::core::outbox::{Closed, Item, Outbox};
-use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::users::principal::Principal;
 
 type Listener = Call<fn(message: Value)>;
 type Outcome = Result<Value, RpcError>;

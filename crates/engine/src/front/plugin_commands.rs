@@ -5,15 +5,15 @@ use std::sync::Arc;
 use ostler_contract::points::NamedMethod;
 use ostler_contract::registry::Owned;
 use ostler_contract::{JsonObject, Value, limit};
+use ostler_engine_core::refusals::before_initialize;
+use ostler_engine_core::responder::Responder;
+use ostler_engine_core::tasks;
+use ostler_engine_users::users::principal::Principal;
 use ostler_protocol::RpcError;
 use ostler_protocol::message::Params;
 
-use crate::core::refusals::before_initialize;
-use crate::core::responder::Responder;
-use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::users::principal::Principal;
 
 impl Front {
     /// Returns the plugin command of that name.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use ostler_contract::Thrown;
 use ostler_contract::cluster::SessionElsewhere;
 use ostler_contract::read::{Read, Unknown};
+use ostler_engine_sessions::ask;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::front::Front;
-use crate::sessions::ask;
 
 /// How long a host counts as alive after it was. Its work is asked about one item after the other.
 const ALIVE: Duration = Duration::from_secs(10);

@@ -10,12 +10,12 @@ use ostler_contract::points::{
     TerminalStore, Usage, Vault,
 };
 use ostler_contract::{Call, Registry, limit};
+use ostler_engine_core::stage::Stage;
+use ostler_engine_sessions::ToSession;
+use ostler_engine_users::users::principal::Principal;
 use tokio::sync::oneshot;
 
-use crate::core::stage::Stage;
 use crate::host::Host;
-use crate::sessions::ToSession;
-use crate::users::principal::Principal;
 
 /// The limit of all listeners to `stopping`.
 const STOPPING_LIMIT: Duration = Duration::from_secs(5);

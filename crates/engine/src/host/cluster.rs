@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use ostler_contract::Thrown;
 use ostler_contract::cluster::{ClusterEvent, ClusterHost};
+use ostler_engine_core::outbox::Closed;
+use ostler_engine_core::tasks;
+use ostler_engine_sessions::{Sessions, ask};
 use tokio::sync::{Notify, mpsc};
 
 use super::Host;
-use crate::core::outbox::Closed;
-use crate::core::tasks;
-use crate::sessions::{Sessions, ask};
 
 /// Why a host without its lease rejects clients.
 const LOST: &str = "this host lost its lease of the shared database, so other hosts may serve its sessions; connect to another \

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ostler_engine_core::outbox::Closed;
+use ostler_engine_core::tasks;
+use ostler_engine_users::users::ValidityWatch;
+use ostler_engine_users::users::access::Access;
+use ostler_engine_users::users::principal::Principal;
+
 use super::Host;
-use crate::core::outbox::Closed;
-use crate::core::tasks;
-use crate::users::ValidityWatch;
-use crate::users::access::Access;
-use crate::users::principal::Principal;
 
 /// When the connections of users are closed, after their requests were answered that had waited until then.
 const ANSWERED: Duration = Duration::from_millis(100);

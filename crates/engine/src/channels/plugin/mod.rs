@@ -9,12 +9,12 @@ use std::sync::Arc;
 use ostler_contract::points::{SchemeChannel, Subscriber};
 use ostler_contract::registry::{Owned, Registrant};
 use ostler_contract::{PluginId, limit};
+use ostler_engine_core::ids::ConnectionId;
+use ostler_engine_core::tasks;
+use ostler_engine_users::users::clients::Client;
 use ostler_protocol::uri;
 
 use crate::channels::Channels;
-use crate::core::ids::ConnectionId;
-use crate::core::tasks;
-use crate::users::clients::Client;
 use publish::Lanes;
 use subscriptions::Watching;
 

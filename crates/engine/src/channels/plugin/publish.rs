@@ -8,15 +8,15 @@ use futures::FutureExt;
 use ostler_contract::points::{PublishOptions, Reader, Subscriber};
 use ostler_contract::registry::Registrant;
 use ostler_contract::{Call, Caller, JsonObject, Thrown, Value, limit};
+use ostler_engine_core::fanout::{Encoded, Outgoing, Overlaid, Overlay};
+use ostler_engine_core::ids::ConnectionId;
+use ostler_engine_core::stage::Stage;
+use ostler_engine_core::tasks;
 use ostler_protocol::{Version, uri};
 use parking_lot::Mutex;
 
 use super::channel_name;
 use crate::channels::Channels;
-use crate::core::fanout::{Encoded, Outgoing, Overlaid, Overlay};
-use crate::core::ids::ConnectionId;
-use crate::core::stage::Stage;
-use crate::core::tasks;
 
 /// The maximum number of actions that wait in a lane.
 const MOST_WAITING: usize = 10_000;

@@ -3,11 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ostler_engine_core::ids::ConnectionId;
+use ostler_engine_core::tasks;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
-
-use crate::core::ids::ConnectionId;
-use crate::core::tasks;
 
 /// A notification of a plugin.
 pub(crate) type Begin = Box<dyn FnOnce() + Send>;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use ostler_engine_core::fanout::rejection;
+use ostler_engine_core::refusals::no_automations;
+use ostler_engine_core::tasks;
 use ostler_protocol::{RpcError, uri};
 
 use super::{COPIES, ChannelKind, Dispatched, Subscribing, begin, require};
-use crate::core::fanout::rejection;
-use crate::core::refusals::no_automations;
-use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 

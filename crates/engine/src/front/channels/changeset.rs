@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use ostler_engine_core::fanout::rejection;
+use ostler_engine_core::tasks;
 use ostler_protocol::RpcError;
 
 use super::{COPIES, ChannelKind, Dispatched, Subscribing, begin, require};
-use crate::core::fanout::rejection;
-use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 

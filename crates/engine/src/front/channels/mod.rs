@@ -16,16 +16,16 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use ostler_contract::read::Read;
+use ostler_engine_core::fanout::{Origin, Subscriber};
+use ostler_engine_core::refusals::no_channel;
+use ostler_engine_sessions::{Snapshots, snapshot};
 use ostler_protocol::actions::Action;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::{RpcError, Value};
 
-use crate::core::fanout::{Origin, Subscriber};
-use crate::core::refusals::no_channel;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::sessions::{Snapshots, snapshot};
 
 /// The number of copies of an action in memory until it is handled, in addition to its text.
 const COPIES: usize = 2;

@@ -9,17 +9,17 @@ use ostler_contract::points::SchemeChannel;
 use ostler_contract::read::Read;
 use ostler_contract::registry::Owned;
 use ostler_contract::{Thrown, Value, in_time, limit};
+use ostler_engine_core::backlog::Backlog;
+use ostler_engine_core::refusals::nothing_serves;
+use ostler_engine_core::tasks;
+use ostler_engine_sessions::{Snapshots, snapshot};
 use ostler_protocol::RpcError;
 use tokio::sync::oneshot;
 
 use super::ChannelKind;
 use crate::channels::plugin::{Begin, channel_name};
-use crate::core::backlog::Backlog;
-use crate::core::refusals::nothing_serves;
-use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::sessions::{Snapshots, snapshot};
 
 /// The maximum number of channels of a connection when it subscribes to one of a plugin.
 const MOST_WATCHED: usize = 4096;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use ostler_engine_core::refusals::no_channel;
 use ostler_protocol::{RpcError, uri};
 
 use super::{ChannelKind, Subscribing, begin};
-use crate::core::refusals::no_channel;
 use crate::front::Front;
 use crate::front::connection::Connection;
 

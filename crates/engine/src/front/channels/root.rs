@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use ostler_engine_core::fanout::{Origin, rejection};
+use ostler_engine_core::refusals::does_not_belong;
+use ostler_engine_core::tasks;
 use ostler_protocol::wire::actions::{RootConfigChangedAction, StateAction};
 use ostler_protocol::{JsonObject, RpcError, actions, json, names, uri};
 
 use super::{ChannelKind, Dispatched, Subscribing, begin};
 use crate::channels::root_settings::OwnChange;
-use crate::core::fanout::{Origin, rejection};
-use crate::core::refusals::does_not_belong;
-use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use ostler_contract::read::Read;
+use ostler_engine_core::refusals::{no_run, unread};
+use ostler_engine_core::tasks;
+use ostler_engine_sessions::snapshot;
 use ostler_protocol::{RpcError, uri};
 
 use super::automations::act;
 use super::{ChannelKind, Dispatched, Subscribing, require};
-use crate::core::refusals::{no_run, unread};
-use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::sessions::snapshot;
 
 /// A run, by its id.
 pub(super) struct Run(pub String);

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use ostler_contract::read::Read;
+use ostler_engine_core::refusals::{moving, nothing_at, unread};
+use ostler_engine_core::tasks;
+use ostler_engine_sessions::{
+    ACTIVE_CLIENT_SET, Dispatch, Place, SessionEntry, Snapshots, Subscription, ToSession,
+};
 use ostler_protocol::uri::Channel;
 use ostler_protocol::{RpcError, uri};
 
 use super::{COPIES, ChannelKind, Dispatched, Subscribing, require};
-use crate::core::refusals::{moving, nothing_at, unread};
-use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::sessions::{ACTIVE_CLIENT_SET, Dispatch, Place, SessionEntry, Snapshots, Subscription, ToSession};
 
 /// The channel of a session, a chat or annotations.
 pub(super) struct OfSession(pub Channel);

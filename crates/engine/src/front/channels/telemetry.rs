@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use ostler_engine_core::refusals::no_channel;
+use ostler_engine_sessions::Snapshots;
 use ostler_protocol::RpcError;
 
 use super::{ChannelKind, Subscribing, require};
-use crate::core::refusals::no_channel;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::sessions::Snapshots;
 
 /// A telemetry channel. It has no state and no replay, so it is never restored.
 pub(super) struct Telemetry;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use ostler_engine_workspace::terminals::no_terminal;
 use ostler_protocol::RpcError;
 
 use super::{ChannelKind, Dispatched, Subscribing, begin, require};
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::workspace::terminals::no_terminal;
 
 /// A terminal, by its URI.
 pub(super) struct Terminal(pub String);

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use ostler_contract::events::Event;
 use ostler_contract::points::Agent;
+use ostler_engine_core::responder::Responder;
+use ostler_engine_core::tasks;
+use ostler_engine_sessions::lending::{check_tokens, require_token};
+use ostler_engine_users::users::principal::Principal;
+use ostler_engine_users::users::{Credential, People};
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::wire::state::ProtectedResourceMetadata;
 use ostler_protocol::{RpcError, json};
 use tokio::time::Instant;
 
-use crate::core::responder::Responder;
-use crate::core::tasks;
 use crate::front::connection::Connection;
-use crate::sessions::lending::{check_tokens, require_token};
-use crate::users::principal::Principal;
-use crate::users::{Credential, People};
 
 /// The result of a token for the host itself.
 enum SignIn {

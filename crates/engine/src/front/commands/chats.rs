@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use ostler_engine_core::refusals::{already_exists, message_too_long, no_chat, not_served, nothing_at};
+use ostler_engine_core::responder::Responder;
+use ostler_engine_core::tasks;
+use ostler_engine_sessions::{Destination, NewChat, Place, ToSession};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::uri::{self, Channel};
 use ostler_protocol::wire::commands as c;
@@ -9,11 +13,7 @@ use ostler_protocol::wire::state::MessageKind;
 use ostler_protocol::{RpcError, Value, Version};
 use tokio::sync::oneshot;
 
-use crate::core::refusals::{already_exists, message_too_long, no_chat, not_served, nothing_at};
-use crate::core::responder::Responder;
-use crate::core::tasks;
 use crate::front::connection::Connection;
-use crate::sessions::{Destination, NewChat, Place, ToSession};
 
 impl Connection {
     pub(super) fn handle_create_chat(self: &Arc<Self>, params: c::CreateChatParams, responder: Responder) {

@@ -2,12 +2,12 @@
 
 use ostler_contract::points::Containers;
 use ostler_contract::{Thrown, Value, limit};
+use ostler_engine_core::responder::Responder;
+use ostler_engine_core::tasks;
 use ostler_protocol::RpcError;
 use ostler_protocol::commands::{DevContainer, DevContainerConnect, DevContainerRelay, DevContainerSend};
 
 use super::Requester;
-use crate::core::responder::Responder;
-use crate::core::tasks;
 use crate::front::connection::Connection;
 
 /// Returns the provider of containers. Without one, the command was rejected before.

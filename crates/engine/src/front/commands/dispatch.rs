@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use ostler_engine_core::editor_settings::is_own;
+use ostler_engine_core::fanout::{Origin, rejection};
+use ostler_engine_core::refusals::{NO_ACTION_TYPE, Rejection, message_too_long};
 use ostler_protocol::commands::{DispatchAction, UnreadAction};
 use ostler_protocol::grants::Grant;
 use ostler_protocol::{JsonObject, RpcError, Value, actions, json, uri};
 use serde_json::value::RawValue;
 
-use crate::core::editor_settings::is_own;
-use crate::core::fanout::{Origin, rejection};
-use crate::core::refusals::{NO_ACTION_TYPE, Rejection, message_too_long};
 use crate::front::channels::{Dispatched, kind_of};
 use crate::front::connection::Connection;
 

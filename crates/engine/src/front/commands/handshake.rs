@@ -6,21 +6,21 @@ use futures::FutureExt;
 use ostler_contract::Charge;
 use ostler_contract::Thrown;
 use ostler_contract::read::{Read, Unknown};
+use ostler_engine_core::outbox::Closed;
+use ostler_engine_core::refusals::unread;
+use ostler_engine_core::responder::Responder;
+use ostler_engine_core::tasks;
+use ostler_engine_sessions::{Collected, ToSession, grants_of_command_line};
+use ostler_engine_workspace::terminals::PREFIX;
 use ostler_protocol::commands::Command;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::{JsonObject, RpcError, Value, Version, json, names, version};
 
 use super::subscribe::COLLECT_LIMIT;
-use crate::core::outbox::Closed;
-use crate::core::refusals::unread;
-use crate::core::responder::Responder;
-use crate::core::tasks;
 use crate::front::channels::kind_of;
 use crate::front::commands::subject;
 use crate::front::connection::Connection;
 use crate::front::order::Prepared;
-use crate::sessions::{Collected, ToSession, grants_of_command_line};
-use crate::workspace::terminals::PREFIX;
 
 impl Connection {
     /// Records the client when its `initialize` or `reconnect` arrives, which can wait for sessions, so that its next
@@ -104,7 +104,10 @@ impl Connection {
                 result.insert("terminalCommandPrefix".to_owned(), PREFIX.into());
             }
             if let Some(path) = front.core.options.paths.first() {
-                result.insert("defaultDirectory".to_owned(), crate::core::file_uris::file_uri(path).into());
+                result.insert(
+                    "defaultDirectory".to_owned(),
+                    ostler_engine_core::file_uris::file_uri(path).into(),
+                );
             }
             let mut meta = front.advertised().await;
             if let Some(principal) = front.access.principal_fact(&connection.principal()) {

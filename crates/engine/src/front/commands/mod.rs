@@ -17,19 +17,19 @@ mod usage;
 
 use std::sync::Arc;
 
+use ostler_engine_core::responder::Responder;
+use ostler_engine_core::tasks;
+use ostler_engine_users::users::principal::Principal;
+use ostler_engine_workspace::provider::Provider;
 use ostler_protocol::commands::Command;
 use ostler_protocol::json;
 use ostler_protocol::uri::Channel;
 use tracing::{Instrument, Span};
 
 pub(super) use self::subject::Subject;
-use crate::core::responder::Responder;
-use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 use crate::front::order::Prepared;
-use crate::users::principal::Principal;
-use crate::workspace::provider::Provider;
 
 /// The requester of a command that is served on a separate task, as the host knew it at the request.
 struct Requester {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use ostler_contract::points::{PullRequestRequest, PullRequests};
 use ostler_contract::{Thrown, limit};
+use ostler_engine_core::refusals::nothing_at;
 use ostler_protocol::own::PullRequestCreateParams;
 use ostler_protocol::wire::commands::{InvokeChangesetOperationParams, InvokeChangesetOperationResult};
 use ostler_protocol::{RpcError, Value, json};
 
-use crate::core::refusals::nothing_at;
 use crate::front::connection::Connection;
 
 impl Connection {

@@ -6,6 +6,13 @@ use ostler_contract::points::{
     ResourceWrite, ResourceWriter, WriteMode,
 };
 use ostler_contract::{Charge, Value, json, limit};
+use ostler_engine_core::long_work::long_work;
+use ostler_engine_core::refusals::no_memory;
+use ostler_engine_core::responder::Responder;
+use ostler_engine_sessions::{content_of, decoded_length, size_of_attachment};
+use ostler_engine_users::resources::published::{Asker, Publisher, encoded_as, to_value, unwrapped};
+use ostler_engine_users::resources::{Room, member, scheme_of};
+use ostler_engine_users::users::principal::Principal;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::message::encode::text_length;
 use ostler_protocol::wire::commands::{self as c, ContentEncoding, ResourceReadResult, ResourceWriteMode};
@@ -13,14 +20,7 @@ use ostler_protocol::wire::state::ResourceWatchState;
 use ostler_protocol::{RpcError, uri};
 
 use super::Requester;
-use crate::core::long_work::long_work;
-use crate::core::refusals::no_memory;
-use crate::core::responder::Responder;
 use crate::front::connection::Connection;
-use crate::resources::published::{Asker, Publisher, encoded_as, to_value, unwrapped};
-use crate::resources::{Room, member, scheme_of};
-use crate::sessions::{content_of, decoded_length, size_of_attachment};
-use crate::users::principal::Principal;
 
 /// The size of a directory entry in an answer in addition to its name, in bytes.
 const LISTED: usize = 32;

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use ostler_contract::cluster::SessionElsewhere;
 use ostler_contract::points::ListedPlace;
 use ostler_contract::read::Unknown;
+use ostler_engine_core::refusals::{no_provider, nothing_at, try_again, unread};
+use ostler_engine_core::responder::Responder;
+use ostler_engine_core::tasks;
+use ostler_engine_sessions::{NewSession, Place, ToSession};
+use ostler_engine_users::users::principal::Principal;
+use ostler_engine_workspace::directories::Directories;
 use ostler_protocol::uri::Channel;
 use ostler_protocol::wire::commands as c;
 use ostler_protocol::{RpcError, json, uri};
 
-use crate::core::refusals::{no_provider, nothing_at, try_again, unread};
-use crate::core::responder::Responder;
-use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::sessions::{NewSession, Place, ToSession};
-use crate::users::principal::Principal;
-use crate::workspace::directories::Directories;
 
 /// The maximum number of rows in a page of sessions.
 const PAGE_MAX: usize = 500;

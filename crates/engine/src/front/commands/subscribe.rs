@@ -4,15 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_contract::Charge;
-use ostler_protocol::RpcError;
+use ostler_engine_core::responder::Responder;
+use ostler_engine_sessions::{Collected, Snapshots};
 use ostler_protocol::wire::commands as c;
 use tokio::sync::oneshot;
 
-use crate::core::responder::Responder;
 use crate::front::channels::{Subscribing, kind_of};
 use crate::front::connection::Connection;
-use crate::sessions::{Collected, Snapshots};
 
 /// How long a plugin's channel can delay the answer to a connecting client before it is omitted.
 pub(super) const COLLECT_LIMIT: Duration = Duration::from_secs(5);
@@ -63,76 +61,4 @@ impl Connection {
         let answer = Snapshots::Subscribe(responder);
         kind.subscribe(self, Subscribing { spelled: params.channel, latency, turns, answer });
     }
-}
-
-impl Snapshots {
-    pub(crate) fn fail(self, error: RpcError) {
-        match self {
-            Self::Subscribe(responder) => responder.fail(error),
-            Self::Collect(collect) => {
-                let _ = collect.send(None);
-            }
-        }
-    }
-
-    /// Begins the text of a large snapshot, with capacity for so many bytes of its state.
-    pub(crate) fn begin(&self, room: usize) -> String {
-        match self {
-            Self::Subscribe(responder) => responder.begin(room) + r#"{"snapshot":"#,
-            Self::Collect(_) => String::with_capacity(room),
-        }
-    }
-
-    /// Delivers a snapshot that was written after [`Snapshots::begin`].
-    pub(crate) fn end(self, mut text: String, mut charge: Charge) {
-        match self {
-            Self::Subscribe(responder) => {
-                text.push_str("}}");
-                responder.frame(text, charge);
-            }
-            Self::Collect(collect) => {
-                text.shrink_to_fit();
-                // Also the answer that contains it.
-                charge.set(2 * text.len());
-                let _ = collect.send(Some(Collected { text, charge: Some(charge) }));
-            }
-        }
-    }
-
-    /// Delivers the snapshot that `subscribe` takes when it adds the subscriber. Later actions of other threads follow
-    /// it, because a client drops the actions of a channel until it has a state. If `subscribe` fails, the request
-    /// remains unanswered.
-    pub(crate) fn give_first<E>(
-        self,
-        subscribe: impl FnOnce() -> Result<String, E>,
-    ) -> Result<(), (Self, E)> {
-        match self {
-            Self::Subscribe(responder) => responder
-                .raw_first(|| subscribe().map(|snapshot| answer_of(&snapshot)))
-                .map_err(|(responder, why)| (Self::Subscribe(responder), why)),
-            // The whole connection waits for the answer that contains this.
-            Self::Collect(_) => match subscribe() {
-                Ok(snapshot) => {
-                    self.give(snapshot);
-                    Ok(())
-                }
-                Err(why) => Err((self, why)),
-            },
-        }
-    }
-
-    /// Delivers a snapshot of a channel without concurrent actions.
-    pub(crate) fn give(self, snapshot: String) {
-        match self {
-            Self::Subscribe(responder) => responder.raw(&answer_of(&snapshot)),
-            Self::Collect(collect) => {
-                let _ = collect.send(Some(Collected { text: snapshot, charge: None }));
-            }
-        }
-    }
-}
-
-/// The result of `subscribe`.
-fn answer_of(snapshot: &str) -> String {
-    format!(r#"{{"snapshot":{snapshot}}}"#)
 }

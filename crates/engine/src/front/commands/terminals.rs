@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use ostler_contract::points::TerminalRequest;
+use ostler_engine_core::file_uris::file_path;
+use ostler_engine_core::responder::Responder;
+use ostler_engine_core::tasks;
+use ostler_engine_core::titles::tidy_title;
+use ostler_engine_workspace::terminals::{NewTerminal, SIZE, is_terminal, no_terminal, size};
 use ostler_protocol::commands::CreateTerminal;
 use ostler_protocol::wire::state::{TerminalClaim, TerminalClientClaim};
 use ostler_protocol::{RpcError, Value};
 
-use crate::core::file_uris::file_path;
-use crate::core::responder::Responder;
-use crate::core::tasks;
-use crate::core::titles::tidy_title;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::workspace::terminals::{NewTerminal, SIZE, is_terminal, no_terminal, size};
 
 impl Connection {
     pub(crate) fn handle_create_terminal(self: &Arc<Self>, params: CreateTerminal, responder: Responder) {

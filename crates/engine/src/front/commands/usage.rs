@@ -1,11 +1,11 @@
 //! The host's commands about usage.
 
 use ostler_contract::points::Reader;
+use ostler_engine_users::users::principal::Principal;
 use ostler_protocol::RpcError;
 use ostler_protocol::grants::Grant;
 
 use super::Requester;
-use crate::users::principal::Principal;
 
 impl Requester {
     /// Returns the reader of usage, as for the scheme: users can read their own pools without a grant.

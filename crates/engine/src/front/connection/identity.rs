@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use ostler_engine_core::outbox::Closed;
+use ostler_engine_users::users::Credential;
+use ostler_engine_users::users::principal::Principal;
 use ostler_protocol::RpcError;
 use ostler_protocol::grants::Grant;
 
 use super::Connection;
-use crate::core::outbox::Closed;
 use crate::front::channels::kind_of;
-use crate::users::Credential;
-use crate::users::principal::Principal;
 
 impl Connection {
     /// Waits a moment until the host is sure who its users are, if the connection is or may become one of theirs.

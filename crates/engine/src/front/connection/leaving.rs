@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use ostler_contract::Charge;
 use ostler_contract::events::Event;
+use ostler_engine_core::outbox::Closed;
+use ostler_engine_core::refusals::nothing_at;
+use ostler_engine_sessions::{Place, ToSession};
 
 use super::Connection;
-use crate::core::outbox::Closed;
-use crate::core::refusals::nothing_at;
 use crate::front::channels::kind_of;
-use crate::sessions::{Place, ToSession};
 
 /// How long a client can be disconnected before its active sessions are notified.
 const PRESENCE_GRACE: Duration = Duration::from_secs(30);

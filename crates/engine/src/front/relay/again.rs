@@ -7,6 +7,11 @@ use std::time::Duration;
 
 use ostler_contract::cluster::{ClusterHost, SessionElsewhere};
 use ostler_contract::read::Read;
+use ostler_engine_core::outbox::Closed;
+use ostler_engine_core::refusals::moving;
+use ostler_engine_core::responder::Responder;
+use ostler_engine_core::tasks;
+use ostler_engine_sessions::Collected;
 use ostler_protocol::commands::{Command, Notification};
 use ostler_protocol::message::{Params, encode};
 use ostler_protocol::{Id, Message, json};
@@ -16,14 +21,9 @@ use tracing::Span;
 
 use super::gateway::{BOUNCES_MAX, Passed, Pending, TAKEN_OVER, Tries};
 use super::{Link, Relay, Route, unreachable};
-use crate::core::outbox::Closed;
-use crate::core::refusals::moving;
-use crate::core::responder::Responder;
-use crate::core::tasks;
 use crate::front::commands::subject;
 use crate::front::connection::Connection;
 use crate::front::order::Work;
-use crate::sessions::Collected;
 
 /// How long to wait before the owner of a session is determined again.
 const ASK_AGAIN: Duration = Duration::from_millis(250);

@@ -6,6 +6,10 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use ostler_contract::cluster::ClusterHost;
+use ostler_engine_core::envelope::split_number;
+use ostler_engine_core::outbox::Outbox;
+use ostler_engine_core::responder::Responder;
+use ostler_engine_users::users::principal::Principal;
 use ostler_protocol::commands::{Command, DispatchAction, Notification};
 use ostler_protocol::message::{Params, encode};
 use ostler_protocol::{Id, JsonObject, Message, RpcError, Version, json};
@@ -16,12 +20,8 @@ use tokio::time::Instant;
 use super::frames::{Kind, WithId, snapshot_in, split_id, with_from_seq};
 use super::wire::{LinkMessage, WirePrincipal, version_text};
 use super::{Link, Relay, Route, moving, unreachable};
-use crate::core::envelope::split_number;
-use crate::core::outbox::Outbox;
-use crate::core::responder::Responder;
 use crate::front::commands::subject;
 use crate::front::connection::Connection;
-use crate::users::principal::Principal;
 
 /// How long a subscription waits for a session whose host is lost to be served again.
 pub(super) const TAKEN_OVER: Duration = Duration::from_secs(20);
@@ -168,7 +168,7 @@ impl Relay {
         let fanout = &front.core.fanout;
         if numbered.is_rejection {
             // A rejection has the number of the latest action.
-            let frame = crate::core::envelope::renumbered(numbered.head, fanout.seq(), numbered.tail);
+            let frame = ostler_engine_core::envelope::renumbered(numbered.head, fanout.seq(), numbered.tail);
             return connections.for_each(|connection| connection.outbox.send(frame.clone()));
         }
         let outboxes: Vec<Arc<Outbox>> = connections.map(|connection| connection.outbox.clone()).collect();

@@ -11,12 +11,12 @@ use futures::{Sink, SinkExt as _, Stream, StreamExt as _};
 use ostler_contract::Secret;
 use ostler_contract::budget::SMALL;
 use ostler_contract::cluster::ClusterHost;
+use ostler_engine_core::link_queue::{LinkQueue, Queued};
+use ostler_engine_core::shared::Core;
+use ostler_engine_core::tasks;
 use tokio::time::MissedTickBehavior;
 
 use super::wire::{LinkMessage, frame_for};
-use crate::core::link_queue::{LinkQueue, Queued};
-use crate::core::shared::Core;
-use crate::core::tasks;
 
 /// The interval at which each end sends something.
 const HEARTBEAT: Duration = Duration::from_secs(1);

@@ -10,6 +10,10 @@ use std::sync::Arc;
 
 use ostler_contract::Thrown;
 use ostler_contract::points::ListedPlace;
+use ostler_engine_core::outbox::Outbox;
+use ostler_engine_core::tasks;
+use ostler_engine_core::terminal_lists;
+use ostler_engine_sessions::{ReportedRows, SessionEntry};
 use ostler_protocol::message::encode;
 use ostler_protocol::wire::state::SessionSummary;
 use ostler_protocol::{JsonObject, Value, json, uri};
@@ -17,11 +21,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::{FOLLOW_AGAIN, Link, Relay};
-use crate::core::outbox::Outbox;
-use crate::core::tasks;
-use crate::core::terminal_lists;
 use crate::front::Front;
-use crate::sessions::{ReportedRows, SessionEntry};
 
 /// The maximum number of retained rows of each kind.
 const ROWS_MAX: usize = 10_000;

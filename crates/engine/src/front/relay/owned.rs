@@ -5,6 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use ostler_contract::{Budget, Charge, JsonObject};
+use ostler_engine_core::fanout::Subscriber;
+use ostler_engine_core::link_queue::LinkQueue;
+use ostler_engine_core::outbox::{Closed, Outbox};
+use ostler_engine_core::tasks;
+use ostler_engine_users::users::principal::Principal;
 use ostler_protocol::origins::WayIn;
 use ostler_protocol::{Version, uri, version};
 use tokio::sync::mpsc;
@@ -12,13 +17,8 @@ use tokio::sync::mpsc;
 use super::link::{LinkTransport, drive};
 use super::lists::send_rows;
 use super::wire::{LinkMessage, ROOT, WirePrincipal};
-use crate::core::fanout::Subscriber;
-use crate::core::link_queue::LinkQueue;
-use crate::core::outbox::{Closed, Outbox};
-use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
-use crate::users::principal::Principal;
 
 /// The maximum number of messages of a client that wait to be handled.
 const WAITING_MAX: usize = 4096;

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use ostler_contract::cluster::ClusterHost;
+use ostler_engine_core::tasks;
+use ostler_engine_sessions::ask;
 use parking_lot::Mutex;
 
 use super::wire::LinkMessage;
 use super::{DIAL_LIMIT, Link, Relay};
-use crate::core::tasks;
-use crate::sessions::ask;
 
 /// How often a host checks its own address.
 const CHECK_EVERY: Duration = Duration::from_secs(30);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use ostler_engine_core::tasks;
 use ostler_protocol::message::encode;
 use ostler_protocol::wire::state::SessionSummary;
 use ostler_protocol::{json, uri};
@@ -15,7 +16,6 @@ use tokio::time::Instant;
 
 use super::Relay;
 use super::lists::Recipients;
-use crate::core::tasks;
 use crate::front::Front;
 
 /// How long the link to a host has to report what the database reports.

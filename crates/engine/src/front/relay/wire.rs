@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ostler_contract::Slug;
+use ostler_engine_core::outbox::{Closed, HOST_NUMBER};
+use ostler_engine_users::users::principal::Principal;
 use ostler_protocol::{JsonObject, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::core::outbox::{Closed, HOST_NUMBER};
 use crate::front::Front;
-use crate::users::principal::Principal;
 
 /// The number of the root channel's notifications in place of a connection's.
 pub(super) const ROOT: u64 = HOST_NUMBER;
