@@ -70,7 +70,7 @@ async fn a_frame_that_is_no_message() {
         ("{}", -32600, "jsonrpc must be \"2.0\""),
         (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, -32600, "jsonrpc must be \"2.0\""),
         (r#"{"jsonrpc":"2.0","id":[],"method":"ping"}"#, -32600, "id must be a number or a string"),
-        (r#"{"jsonrpc":"2.0","id":1}"#, -32600, "a message has a method, a result or an error"),
+        (r#"{"jsonrpc":"2.0","id":1}"#, -32600, "a message must have a method, a result or an error"),
         (r#"{"jsonrpc":"2.0","id":1,"method":1}"#, -32600, "method must be a string"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":"x"}"#, -32600, "params must be an object"),
         (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, -32600, "duplicate field `id`"),
