@@ -523,7 +523,8 @@ mod tests {
     async fn a_backend_built_in_under_a_reserved_name_stops_the_start() {
         for name in ["session", "x-mine", "ahp-mine", "FILE"] {
             let Err(exit) = built_with(name).await else { panic!("it started with {name}") };
-            let wanted = format!("registerAgent needs provider to be a name of its own; {name} is reserved");
+            let wanted =
+                format!("registerAgent needs provider to be a name other than {name}, which is reserved");
             assert!(exit.to_string().contains(&wanted), "{exit}");
         }
         let composed = built_with("mine").await.ok().unwrap();
