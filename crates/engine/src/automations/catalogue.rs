@@ -271,7 +271,7 @@ impl Automations {
             Ok(StateAction::AutomationCreateRequested(request)) => {
                 let id = slug_of(&request.resource)?;
                 if self.entry(&id).is_some() {
-                    return Err(format!("there is an automation {} already", request.resource));
+                    return Err(format!("automation {} already exists", request.resource));
                 }
                 let mut definition = from_automation(request.definition);
                 definition.meta = with_editor(with_pinned(definition.meta, None), None);
