@@ -391,7 +391,7 @@ fn long_prompts_of_clients_that_read_nothing() {
         let refused = client.actions_until("chat/turnStarted").await.pop().unwrap();
         println!("a prompt of 16 MiB is refused in {:?}", asked.elapsed());
         let why = format!(
-            "the text of a message may take 4194304 bytes, not {}; attach a long text as a file",
+            "the text of the message has {} bytes; the limit is 4194304; attach a long text as a file",
             too_long.len()
         );
         assert_eq!(refused["rejectionReason"], why);
@@ -612,8 +612,7 @@ fn worked(daemon: &Daemon) -> Duration {
 fn queued_messages_of_clients() {
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
     let text = "x".repeat(LONG);
-    let most =
-        "the queued messages and drafts of a chat may take 8 MiB together; remove one, or wait for a turn";
+    let most = "the queued messages and drafts of this chat exceed 8 MiB; remove one, or wait for a turn";
     attack(Kind::Queued, Attack::STORING, &folder, async |daemon| {
         let attacks = (0..4).map(|at| {
             let text = &text;
@@ -644,7 +643,7 @@ fn queued_messages_of_clients() {
                         0..64 => assert_eq!(seen.get("rejectionReason"), None, "{nth}"),
                         _ => assert_eq!(
                             seen["rejectionReason"],
-                            "64 messages wait in this chat, as many as may; remove one, or wait for a turn"
+                            "64 messages wait in this chat, which is the limit; remove one, or wait for a turn"
                         ),
                     }
                 }

@@ -466,7 +466,7 @@ async fn what_cannot_be_opened_leaves_nothing_behind(side: Side) {
     client.dispatch("ahp-terminal:/two", 9, json!({ "type": "terminal/input", "data": "x" })).await;
     assert_eq!(client.next_action().await["rejectionReason"], "No terminal at ahp-terminal:/two");
     client.dispatch(ONE, 9, json!({ "type": "terminal/data", "data": "x" })).await;
-    assert_eq!(client.next_action().await["rejectionReason"], "terminal/data is for the host to say");
+    assert_eq!(client.next_action().await["rejectionReason"], "only the host sends terminal/data");
     client.dispatch(ONE, 9, json!({ "type": "chat/draftChanged" })).await;
     assert_eq!(
         client.next_action().await["rejectionReason"],

@@ -149,7 +149,8 @@ pub(crate) fn wrong_value(key: &str, value: &Value) -> Option<String> {
 /// Returns why the settings of a connection are too large, if they are.
 pub(crate) fn too_much(kept: &JsonObject) -> Option<String> {
     let size: usize = kept.iter().map(|(key, value)| key.len() + value.to_string().len()).sum();
-    (size > KEPT_MAX).then(|| format!("the settings of one connection may take {KEPT_MAX} bytes, not {size}"))
+    (size > KEPT_MAX)
+        .then(|| format!("the settings of this connection have {size} bytes; the limit is {KEPT_MAX}"))
 }
 
 /// Returns the settings for backends, as properties of the root channel's schema.

@@ -15,7 +15,7 @@ pub struct Yaml {
 
 impl Default for Yaml {
     fn default() -> Self {
-        let none = || Thrown::new("this host reads and writes no YAML");
+        let none = || Thrown::new("this host has no YAML parser");
         Self { parse: Arc::new(move |_| Err(none())), stringify: Arc::new(move |_| Err(none())) }
     }
 }

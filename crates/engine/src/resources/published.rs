@@ -223,11 +223,11 @@ impl Resources {
         let name = client.newest().client_id().unwrap_or_default();
         let answer = client.ask_any("resourceRead", &params).await?;
         let read: ResourceReadResult = serde_json::from_value(answer).map_err(|error| {
-            RpcError::internal(format!("client {name} answered resourceRead with something else: {error}"))
+            RpcError::internal(format!("client {name}: invalid response to resourceRead: {error}"))
         })?;
         if read.data.len() > CONTENT_MAX {
             return Err(RpcError::internal(format!(
-                "client {name} answered resourceRead with {} bytes; at most {CONTENT_MAX} are taken",
+                "client {name} answered resourceRead with {} bytes; the limit is {CONTENT_MAX}",
                 read.data.len()
             )));
         }

@@ -188,7 +188,7 @@ impl Actor {
         let name = actions::type_of(action).unwrap_or("an action without a type");
         let provider = &self.entry.provider;
         self.core.log.warn(format_args!(
-            "{}: backend {provider} emitted {name}, which is not for {place} to say; dropped",
+            "{}: backend {provider} emitted {name}, which is not an action of {place}; dropped",
             self.entry.uri
         ));
     }

@@ -149,7 +149,7 @@ impl Actor {
             }
             StateAction::SessionActiveClientRemoved(removed) => {
                 if removed.client_id != dispatch.origin.client_id {
-                    return refuse("a client may only take itself out of a session");
+                    return refuse("a client can only remove itself from a session");
                 }
                 self.client_gone(&removed.client_id);
                 if self.apply_session(StateAction::SessionActiveClientRemoved(removed), origin) {

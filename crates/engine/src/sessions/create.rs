@@ -111,7 +111,7 @@ impl Sessions {
             return Err(try_again(lost));
         }
         if let Some(other) = new.working_directories.iter().find(|text| !names_a_directory(text)) {
-            let why = format!("workingDirectories: {other} is no file: URI and no absolute path");
+            let why = format!("workingDirectories: {other} is neither a file: URI nor an absolute path");
             return Err(RpcError::invalid_params(why));
         }
         let provider = agent.provider.to_string();

@@ -215,7 +215,7 @@ fn path_of(uri: &str) -> Result<PathBuf, RpcError> {
         true => PathBuf::from(uri),
         false => {
             let url = Url::parse(uri).ok().filter(|url| url.scheme() == "file");
-            let url = url.ok_or_else(|| wrong("is no file: URI and no absolute path"))?;
+            let url = url.ok_or_else(|| wrong("is neither a file: URI nor an absolute path"))?;
             if url.query().is_some() || url.fragment().is_some() {
                 return Err(wrong("has a ? or a # that is not encoded"));
             }

@@ -56,7 +56,7 @@ impl Connection {
             return refuse(&format!("{name} is not an action this host serves"));
         };
         let Some(asked) = row.client.as_ref() else {
-            return refuse(&format!("{name} is for the host to say"));
+            return refuse(&format!("only the host sends {name}"));
         };
         if let Err(error) = self.may_dispatch(name, asked, &dispatch.action) {
             return refuse(&error.message);
