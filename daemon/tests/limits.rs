@@ -178,7 +178,7 @@ fn messages_of_many_values_and_messages_never_ended() {
             }
         }
     });
-    assert!(why.starts_with("the message holds 16000002 JSON values; at most "), "{why}");
+    assert!(why.starts_with("the message contains 16000002 JSON values; the limit is "), "{why}");
 }
 
 fn endpoints() -> Folder {
@@ -582,7 +582,7 @@ async fn one_connection_has_so_many_watches() {
     }
     let error = client.request("createResourceWatch", watch.clone()).await.unwrap_err();
     let said = error["message"].as_str().unwrap();
-    assert!(said.starts_with("this connection has 32 watches open, as many as it may"), "{said}");
+    assert!(said.starts_with("this connection has 32 open watches, which is the limit"), "{said}");
     let mut other = daemon.initialized("other").await;
     other.request("createResourceWatch", watch.clone()).await.unwrap();
     // They end with their connection, watched or not.

@@ -121,7 +121,7 @@ async fn params_of_the_wrong_type() {
             "createSession",
             json!({ "channel": "echo:/a\nb", "provider": "echo" }),
             -32602,
-            r#""echo:/a\nb" is not a session URI: it holds a control character"#,
+            r#""echo:/a\nb" is not a session URI: it contains a control character"#,
         ),
         (
             "createSession",

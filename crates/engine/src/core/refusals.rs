@@ -190,7 +190,7 @@ pub(crate) fn does_not_belong(action: &str, channel: &str) -> String {
 
 /// A command before `initialize`.
 pub(crate) fn before_initialize(method: &str) -> RpcError {
-    RpcError::invalid_request(format!("{method} came before initialize"))
+    RpcError::invalid_request(format!("{method} was received before initialize"))
 }
 
 /// A command without a provider on this host, or not in the negotiated protocol version.

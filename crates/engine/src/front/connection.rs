@@ -250,7 +250,7 @@ impl Connection {
         match values.checked_mul(VALUE).filter(|bytes| *bytes <= budget.limit()) {
             Some(bytes) => budget.try_take(bytes).map(Some).ok_or_else(no_memory),
             None => Err(RpcError::invalid_request(format!(
-                "the message holds {values} JSON values; at most {} are taken",
+                "the message contains {values} JSON values; the limit is {}",
                 budget.limit() / VALUE
             ))),
         }

@@ -354,7 +354,7 @@ impl Resources {
             return Ok(());
         }
         Err(RpcError::invalid_params(format!(
-            "{of} has {count} watches open, as many as it may; unsubscribe from one, or watch a directory recursively"
+            "{of} has {count} open watches, which is the limit; unsubscribe from one, or watch a directory recursively"
         )))
     }
 

@@ -137,7 +137,7 @@ async fn what_cannot_be_is_refused_to_its_sender_alone() {
         (
             "x-notes://all".to_owned(),
             json!({ "type": "x-notes/added" }),
-            "nothing is dispatched to a plugin's channel",
+            "a plugin's channel accepts no actions of clients",
         ),
         (
             chat(),

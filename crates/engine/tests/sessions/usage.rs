@@ -294,7 +294,7 @@ async fn totals_are_told_of_own_pools_and_of_all_to_who_may_read_them() {
     }
     let mut early = host.raw_as(Principal::Root);
     let refused = early.request("x-ostler/usage/totals", json!({})).await.unwrap_err();
-    assert_eq!(refused["message"], "x-ostler/usage/totals came before initialize");
+    assert_eq!(refused["message"], "x-ostler/usage/totals was received before initialize");
 }
 
 #[tokio::test]

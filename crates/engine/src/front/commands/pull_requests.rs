@@ -32,7 +32,7 @@ impl Connection {
         let entry = front.sessions.session_at(&params.channel).await.known()?;
         let entry = entry.ok_or_else(|| nothing_at(&params.channel))?;
         let Some((directory, uri)) = entry.directory() else {
-            return Err(RpcError::invalid_params(format!("{} works in no directory", entry.uri)));
+            return Err(RpcError::invalid_params(format!("{} has no directory", entry.uri)));
         };
         if params.title.trim().is_empty() {
             return Err(RpcError::invalid_params("title is empty"));

@@ -186,7 +186,7 @@ impl Requester {
                 ResourceWriteMode::Insert => WriteMode::Insert,
             }),
             position: u64::try_from(params.position.unwrap_or_default())
-                .map_err(|_| RpcError::invalid_params("position has to be 0 or more"))?,
+                .map_err(|_| RpcError::invalid_params("position must be 0 or more"))?,
         };
         front
             .resources
