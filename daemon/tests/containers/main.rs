@@ -465,7 +465,7 @@ async fn what_a_manifest_may_not_name_is_refused() {
     let says = "no container runtime listens at /no/such/socket: the socket is not there";
     assert_eq!(refused["message"], says);
     let refused = create(&mut one, &folder, "runner:/1", "disposable:plain").await.unwrap_err();
-    assert_eq!(refused["message"], format!("no machine could be made from disposable:plain: {says}"));
+    assert_eq!(refused["message"], format!("cannot create a machine from disposable:plain: {says}"));
     let list = json!({ "channel": "ahp-root://", "uri": "computer://" });
     assert_eq!(one.request("resourceList", list).await.unwrap_err()["message"], says);
 }

@@ -259,7 +259,7 @@ impl Key {
             "team" => Ok(Self::Team),
             "project" => Ok(Self::Project),
             other => {
-                let why = format!("by has to be a comma list of user, team and project, not {other}");
+                let why = format!("by must be a comma-separated list of user, team and project, not {other}");
                 Err(RpcError::invalid_params(why))
             }
         }

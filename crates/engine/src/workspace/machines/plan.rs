@@ -191,7 +191,7 @@ impl Making<'_> {
     /// Returns an existing path of this host.
     fn standing(&self, path: &str, origin: &Origin, directory: Option<bool>) -> Result<String, String> {
         let whole = self.path(path, origin)?;
-        let found = self.here.look(&whole).ok_or_else(|| format!("{path} is not there ({origin})"))?;
+        let found = self.here.look(&whole).ok_or_else(|| format!("{path} does not exist ({origin})"))?;
         match directory {
             Some(true) if !found.is_directory => Err(format!("{path} is not a directory ({origin})")),
             Some(false) if found.is_directory => Err(format!("{path} is not a file ({origin})")),
@@ -204,7 +204,7 @@ impl Making<'_> {
         let target = target(at)
             .ok_or_else(|| format!("its target {at} is not an absolute path below the root ({origin})"))?;
         if let Some(other) = self.taken.insert(target.clone(), whose.to_owned()) {
-            return Err(format!("{other} lands at {target} too ({origin})"));
+            return Err(format!("{other} has the target {target} too ({origin})"));
         }
         Ok(target)
     }
@@ -225,12 +225,14 @@ impl Making<'_> {
     /// Messages about a variable never contain its value.
     fn variable(&mut self, whose: &str, name: &str, value: String, origin: &Origin) -> Result<(), String> {
         if value.contains('\0') {
-            return Err(format!("its value holds a character no variable can ({origin})"));
+            return Err(format!(
+                "its value contains a character that an environment variable cannot ({origin})"
+            ));
         }
         match self.plan.env.get(name) {
             Some(held) if *held != value => {
                 let other = self.taken.get(&format!("${name}")).cloned().unwrap_or_default();
-                Err(format!("{other} gives {name} another value ({origin})"))
+                Err(format!("{other} sets {name} to another value ({origin})"))
             }
             _ => {
                 self.taken.insert(format!("${name}"), whose.to_owned());
@@ -284,7 +286,7 @@ impl Making<'_> {
             };
             let target = part_target(&name);
             if let Some(other) = self.taken.insert(target.clone(), whose.to_owned()) {
-                return Err(format!("{other} lands at {target} too (part {name})"));
+                return Err(format!("{other} has the target {target} too (part {name})"));
             }
             self.plan.parts.push(MachinePart {
                 part: name.clone(),
@@ -315,7 +317,7 @@ impl Making<'_> {
                     let name = source.rsplit('/').next().unwrap_or_default();
                     let target = format!("{target}/{name}");
                     if copies.iter().any(|copy| copy.target == target) {
-                        return Err(format!("two files of its seed are called {name}"));
+                        return Err(format!("its seed has two files named {name}"));
                     }
                     copies.push(MachineCopy { source, target });
                 }

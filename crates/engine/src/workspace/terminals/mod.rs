@@ -120,8 +120,7 @@ impl Terminals {
             return Err(RpcError::session_exists(already_exists(&open.uri)));
         }
         if all.len() >= MOST {
-            let full =
-                format!("{MOST} terminals are open, which is the most this host serves; dispose of one");
+            let full = format!("{MOST} terminals are open, which is the limit; dispose of one");
             return Err(RpcError::internal(full));
         }
         all.push(open.clone());
@@ -462,7 +461,7 @@ impl Open {
         let lane = self.lane.lock();
         let Some(lane) = &*lane else { return Err(EXITED) };
         if self.waiting.load(Ordering::Acquire) + data.len() > WAITING_MAX {
-            return Err("the terminal has not taken what was typed before; wait for it");
+            return Err("the terminal has not read its earlier input; try again later");
         }
         self.waiting.fetch_add(data.len(), Ordering::AcqRel);
         lane.send(TerminalInput::Input(data)).map_err(|_| EXITED)
