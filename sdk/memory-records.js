@@ -53,7 +53,7 @@ class Collection {
     const kept = structuredClone(record);
     if (this.#body !== undefined) {
       const text = kept[this.#body] ?? '';
-      if (typeof text !== 'string') throw refuse(`${this.#body} of ${id} has to be text`);
+      if (typeof text !== 'string') throw refuse(`${this.#body} of ${id} must be text`);
       kept[this.#body] = text;
     }
     const before = this.#records.get(id);

@@ -403,7 +403,7 @@ async fn what_cannot_work_refuses_the_machine_and_says_where_it_came_from(side: 
         (json!({ "a": { "name": "A", "default": secret }, "b": { "name": "A" } }), json!({}), json!({ "b": "another" }),
             "need b of agent walker: need a of agent walker sets A to another value (from the option plugins.computers.options.b)".to_owned()),
         (json!({ "a": { "name": "A" } }), json!({}), json!({ "a": [secret] }),
-            "need a of agent walker: its value has to be text (plugins.computers.options.a)".replace("(plugins", "(from the option plugins")),
+            "need a of agent walker: its value must be text (plugins.computers.options.a)".replace("(plugins", "(from the option plugins")),
         (json!({ "a": { "state": "/s", "seed": ["~/.config/agent/auth.json"] } }), json!({}), json!({}),
             "need a of agent walker: ~/.config/agent/auth.json is a login file, and no volume is seeded from one".to_owned()),
     ] {

@@ -462,7 +462,7 @@ async fn a_record_with_a_field_of_the_wrong_type() {
     .await;
     no_endpoint(
         "---\nid: odd\nautomation: true\nsecret: 5\n---\n",
-        "endpoint webhooks/odd: secret has to be text; a call to it answers 404",
+        "endpoint webhooks/odd: secret must be text; a call to it answers 404",
     )
     .await;
 }

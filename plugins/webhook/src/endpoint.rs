@@ -174,7 +174,7 @@ fn text<'a>(record: &'a JsonObject, field: &str) -> Result<Option<&'a str>, Stri
     match record.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(format!("{field} has to be text")),
+        Some(_) => Err(format!("{field} must be text")),
     }
 }
 
@@ -232,7 +232,7 @@ mod tests {
                 json!({ "bot": "bot://b", "reply": "sync", "syncTimeoutSeconds": 0 }),
                 "syncTimeoutSeconds must be a number of seconds above 0",
             ),
-            (json!({ "automation": true, "secret": 5 }), "secret has to be text"),
+            (json!({ "automation": true, "secret": 5 }), "secret must be text"),
             (json!({ "automation": true, "reply": "later" }), "reply must be callback, sync or none"),
             (
                 json!({ "automation": true, "callbackPrefix": "https://x/a" }),

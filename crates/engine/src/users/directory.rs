@@ -525,7 +525,7 @@ fn text(fields: &JsonObject, key: &str) -> Result<Option<String>, String> {
     match fields.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
-        Some(_) => Err(format!(".{key} has to be text")),
+        Some(_) => Err(format!(".{key} must be text")),
     }
 }
 

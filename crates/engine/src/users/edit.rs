@@ -265,7 +265,7 @@ impl UsersFile {
                 }
                 for field in ["issuer", "rolesFrom", "primary"] {
                     if fields.get(field).is_some_and(|value| !value.is_string()) {
-                        return Err(wrong(format!(".{field} has to be text")));
+                        return Err(wrong(format!(".{field} must be text")));
                     }
                 }
                 match fields.get("primary").and_then(Value::as_str) {
@@ -275,7 +275,7 @@ impl UsersFile {
             }
             Kind::Team | Kind::Project => match fields.get("title") {
                 None | Some(Value::String(_)) => Ok(()),
-                Some(_) => Err(wrong(".title has to be text".to_owned())),
+                Some(_) => Err(wrong(".title must be text".to_owned())),
             },
             Kind::Role => {
                 let held = before.role(id).unwrap_or_default();

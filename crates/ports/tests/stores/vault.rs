@@ -129,7 +129,7 @@ async fn what_it_does_not_know_is_ignored_and_kept() {
     insta::assert_debug_snapshot!(kept.lines(), @r#"
     [
         "/vault.json: key is not a vault name: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>; ignored",
-        "/vault.json: the value of host:pin has to be text; ignored",
+        "/vault.json: the value of host:pin must be text; ignored",
     ]
     "#);
     kept.vault.set.unbounded(("host:new".into(), "c".into())).await.unwrap();

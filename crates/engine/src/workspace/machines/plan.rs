@@ -151,7 +151,7 @@ impl Making<'_> {
                 Value::Bool(_) | Value::Number(_) if matches!(shape, Shape::Variable { .. }) => {
                     return Ok(Some((option.to_string(), origin)));
                 }
-                _ => return Err(format!("its value has to be text ({origin})")),
+                _ => return Err(format!("its value must be text ({origin})")),
             }
         }
         let fallen = need.default.as_ref().and_then(said).map(|value| (value, Origin::Default));
