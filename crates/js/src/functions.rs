@@ -289,7 +289,7 @@ impl<T: 'static> Starting<T> {
         let reply = Rc::new(RefCell::new(Some(reply)));
         let (waiting, shared) = (Starting(reply.clone()), state.shared.clone());
         *state.starting.borrow_mut() = Some(Box::new(move || {
-            let never = shared.sentence(&format!("{awaits} what nothing is left to settle"));
+            let never = shared.sentence(&format!("{awaits} a promise that nothing can settle"));
             waiting.answer(Err(Thrown::new(never)));
         }));
         Self(reply)
