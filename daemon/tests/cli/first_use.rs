@@ -363,8 +363,8 @@ fn what_a_start_fails_on_is_found_before_it() {
     refused("state.db is damaged: file is not a database");
     std::fs::write(&database, "").unwrap();
     std::fs::write(&log, "something").unwrap();
-    one_wrong(&folder, &[], "state", "error", "it was cut short");
-    refused("it was cut short");
+    one_wrong(&folder, &[], "state", "error", "it was truncated");
+    refused("it was truncated");
     std::fs::remove_file(&log).unwrap();
     std::fs::write(&database, whole).unwrap();
     assert_eq!(wrong(&folder, &[]), []);

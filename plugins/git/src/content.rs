@@ -160,7 +160,7 @@ fn key(root: &Path) -> String {
 }
 
 fn too_large(uri: &str) -> Thrown {
-    RpcError::invalid_params(format!("{uri} is larger than the {} MiB that are read at once", LARGEST >> 20))
+    RpcError::invalid_params(format!("{uri} is larger than {} MiB, the limit of a read", LARGEST >> 20))
         .into()
 }
 
