@@ -111,7 +111,7 @@ impl Endpoint {
         }
         let extras = Extras::read(record)?;
         if extras.when.is_some() && target != Target::Automation {
-            return Err("when needs automation: true; what a bot is told is not filtered".to_owned());
+            return Err("when needs automation: true; calls to a bot are not filtered".to_owned());
         }
         let warnings = record
             .keys()

@@ -422,7 +422,7 @@ impl HostConnection {
                 lock(&self.heard).echoes.remove(&seq);
                 let after = ECHO_LIMIT.as_secs();
                 let _ = self.host.log(format!(
-                    "the turn in {chat} was not echoed within {after} seconds; the call goes on"
+                    "the turn in {chat} was not echoed within {after} seconds; the call continues"
                 ));
                 return Echo::Missing;
             }
