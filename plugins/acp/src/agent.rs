@@ -255,7 +255,7 @@ impl Running {
             Unstarted::NoFolder => AgentError::NoFolder(program.cwd.display().to_string()),
             Unstarted::Directory => AgentError::Unfit("is a directory, not a program".to_owned()),
             Unstarted::NoInterpreter(interpreter) => AgentError::Unfit(format!(
-                "is there, but {interpreter}, which its first line names to run it, is missing"
+                "exists, but {interpreter}, the interpreter in its first line, is missing"
             )),
             Unstarted::Failed(why) => AgentError::NotStarted(why.to_string()),
         })?;

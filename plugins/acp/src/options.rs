@@ -418,7 +418,7 @@ fn take(
     let (why, misnamed) = match made {
         // Its stored data is a record of this id.
         Ok(agent) if Slug::parse(&agent.provider).is_none() => {
-            (format!("the name of a provider has to be {SLUG_RULE}"), true)
+            (format!("the name of a provider must be {SLUG_RULE}"), true)
         }
         Ok(agent) => return agents.push(agent),
         Err(why) => (why, false),

@@ -15,7 +15,7 @@ pub(crate) fn root(written: &str, home: Option<&Path>) -> Result<PathBuf, Thrown
     };
     match plain(&path) {
         Some(path) => Ok(path),
-        None => Err(Thrown::new(format_args!("root has to be an absolute path, not {written}"))),
+        None => Err(Thrown::new(format_args!("root must be an absolute path, not {written}"))),
     }
 }
 

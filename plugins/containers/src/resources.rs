@@ -360,7 +360,7 @@ async fn write(machines: &Arc<Machines>, uri: &str, content: ResourceWrite) -> R
                 "restarted" => machines.restart(&machine).await?,
                 "running" | "stopped" => {}
                 other => {
-                    let what = format!("{other:?} is no state; write running, stopped or restarted");
+                    let what = format!("{other:?} is not a state; write running, stopped or restarted");
                     return Err(RpcError::invalid_params(what).into());
                 }
             }
@@ -394,7 +394,7 @@ async fn write(machines: &Arc<Machines>, uri: &str, content: ResourceWrite) -> R
 
 async fn make(machines: &Arc<Machines>, id: String, content: &ResourceWrite) -> Result<(), Thrown> {
     if !is_id(&id) {
-        let what = format!("{id} is no id of a machine; use letters, digits, - _ and .");
+        let what = format!("{id} is not an id of a machine; use letters, digits, - _ and .");
         return Err(RpcError::invalid_params(what).into());
     }
     let manifest: Manifest = serde_json::from_str(&content.data)

@@ -131,7 +131,9 @@ pub(crate) enum Failure {
 impl From<Failure> for Thrown {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::NoRepository => RpcError::invalid_params("the directory is in no git repository").into(),
+            Failure::NoRepository => {
+                RpcError::invalid_params("the directory is not in a git repository").into()
+            }
             Failure::Locked(said) => Self::new(format_args!(
                 "another git process holds a lock of the repository; wait for it, or remove the lock if none runs: {said}"
             )),

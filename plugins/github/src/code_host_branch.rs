@@ -109,7 +109,7 @@ impl NoCodeHost {
     pub(crate) fn refusal(&self, directory: &Path) -> Thrown {
         let at = directory.display();
         RpcError::invalid_params(match self {
-            Self::NoRepository => format!("{at} is in no git repository"),
+            Self::NoRepository => format!("{at} is not in a git repository"),
             Self::Detached => format!("{at} has no branch checked out; create one with git switch -c <name>"),
             Self::NoRemote => {
                 format!("the repository at {at} has no remote on a code host; add one with git remote add origin <url>")
