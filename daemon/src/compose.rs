@@ -242,7 +242,7 @@ fn check_order(plugins: &[PluginConfig]) -> Result<(), Exit> {
     match plugins.iter().filter(|entry| entry.enabled).position(|entry| entry.name == postgres::NAME) {
         None | Some(0) => Ok(()),
         Some(_) => Err(Exit::usage(format!(
-            "{} has to be the first of the plugins in the configuration, so that the others find its stores",
+            "{} must be the first of the plugins in the configuration, so that the others find its stores",
             postgres::NAME
         ))),
     }

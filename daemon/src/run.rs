@@ -398,7 +398,7 @@ async fn bind(address: SocketAddr, kept: Option<u16>) -> Result<Listener, Exit> 
     }
     Listener::bind(address).await.map_err(|error| {
         let AddressProblem { found, fix } = AddressProblem::of(address, &error);
-        Exit::machine(format!("Could not listen on {found}; {fix}"))
+        Exit::machine(format!("cannot listen on {found}; {fix}"))
     })
 }
 

@@ -174,7 +174,7 @@ fn bundled_entry(agent: &str) -> Result<Option<Value>, Exit> {
             Ok(Some(json!({ "name": ostler_plugin_acp::NAME, "options": { "presets": [preset] } })))
         }
         other if bundled::plugins().iter().any(|plugin| plugin.spec == other) => Err(Exit::usage(format!(
-            "{other} is no agent; pass echo, which needs no model, or one of {}",
+            "{other} is not an agent; pass echo, which needs no model, or one of {}",
             ostler_plugin_acp::bundled_presets().join(", ")
         ))),
         other => match meant(other) {

@@ -305,7 +305,7 @@ async fn a_turn_that_runs_is_not_cut_short_unless_forced() {
     client.actions_until("chat/turnStarted").await;
     let refused = inn.run("restart");
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    let says = format!("Could not restart it: a turn is running in {session}. Use --force to end it.");
+    let says = format!("cannot restart it: a turn is running in {session}; use --force to end it");
     assert!(refused.err.contains(&says), "{refused:?}");
     assert_eq!(inn.json("status")["url"], started["url"]);
     let forced = inn.json("restart --force");

@@ -59,7 +59,7 @@ fn from_nothing_to_an_answer() {
     );
     let wrong = home.run(&["init", "--agent", "@ostler/webhook"]);
     assert_eq!(wrong.code, Some(2));
-    assert!(wrong.err.starts_with("@ostler/webhook is no agent; pass echo"), "{wrong:?}");
+    assert!(wrong.err.starts_with("@ostler/webhook is not an agent; pass echo"), "{wrong:?}");
     assert!(!home.path().join(".config").exists());
 
     let written = ok(home.run(&["init", "--agent", "echo", "--port", "0"]));
@@ -443,7 +443,7 @@ fn a_start_that_fails_prints_the_line_that_says_why() {
     assert_eq!(failed.code, Some(1), "{failed:?}");
     let lines: Vec<&str> = failed.err.lines().collect();
     assert!(lines[0].starts_with("Could not start it: it exited with 1. See "), "{failed:?}");
-    assert!(lines[1].starts_with(&format!("Could not listen on {address}: ")), "{failed:?}");
+    assert!(lines[1].starts_with(&format!("cannot listen on {address}: ")), "{failed:?}");
     assert_eq!(lines.len(), 2, "nothing but the reason: {failed:?}");
 
     folder.write(

@@ -215,7 +215,7 @@ fn a_host_that_tells_commands_nothing_says_so() {
     let folder = Folder::new(config);
     folder.write("users.json", "{ \"users\": [], \"roles\": {} }");
     for line in ["start", "status", "doctor"] {
-        says(&folder.run(&[line]), "does not tell this command what is wrong", line);
+        says(&folder.run(&[line]), "cannot read the problems of the daemon", line);
     }
     assert_eq!(folder.run(&["stop"]).code, Some(0));
 }
