@@ -383,7 +383,7 @@ impl Automations {
         match of_session {
             Some(session) if !self.access.sees_of(owner, session) => Err(format!(
                 "{owner} may only see its own sessions, and this one belongs to {}",
-                session.unwrap_or("nobody")
+                session.unwrap_or("no user")
             )),
             _ => Ok(()),
         }

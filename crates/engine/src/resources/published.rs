@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::{Resources, Room};
 use crate::core::long_work::long_work;
 use crate::users::clients::{Answer, Client, ClientIdentity};
-use crate::users::principal::Principal;
+use crate::users::principal::{ANONYMOUS, Principal};
 
 /// The scheme VS Code publishes under: `vscode-agent-client://<client>/<scheme>/<authority>/<path>`.
 const WRAPPED: &str = "vscode-agent-client";
@@ -129,7 +129,7 @@ impl Resources {
 
     /// Returns why an asker reaches no client of an id, after the id. Whether another user has such a client is not revealed.
     pub(crate) fn unreached(&self, asker: &Asker) -> String {
-        let owner = asker.owner.as_deref().unwrap_or("nobody");
+        let owner = asker.owner.as_deref().unwrap_or(ANONYMOUS);
         match (self.access.gate.is_guarded(), &asker.active) {
             (false, _) => "is not connected".to_owned(),
             (true, None) => format!("is not connected as {owner}"),

@@ -15,6 +15,7 @@ use super::SessionEntry;
 use crate::resources::CLIENTS;
 use crate::resources::published::Asker;
 use crate::sessions::Sessions;
+use crate::users::principal::ANONYMOUS;
 
 /// Maximum number of attachments that are remembered per session.
 const REMEMBERED: usize = 200;
@@ -89,7 +90,7 @@ impl Sessions {
             let why = format!("{uri}: client {client}, which attached it, {why}");
             return Some(Err(ostler_protocol::RpcError::not_found(why).into()));
         };
-        let owner = entry.owner.as_deref().unwrap_or("nobody");
+        let owner = entry.owner.as_deref().unwrap_or(ANONYMOUS);
         if let Err(refused) =
             self.access.require_effect((WayIn::Attachment, Effect::LookUp), owner, Some(CLIENTS))
         {

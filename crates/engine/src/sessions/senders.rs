@@ -14,6 +14,7 @@ use super::chat::Chat;
 use super::command_lines::command_of;
 use super::{SessionEntry, Sessions, ToSession};
 use crate::users::Credential;
+use crate::users::principal::ANONYMOUS;
 
 /// The fact with the sender of a message: `user:<id>`, `root:<host>` or `plugin:<id>`.
 const SENDER: &str = "sender";
@@ -201,7 +202,7 @@ impl Sessions {
 /// Returns whom to ask for the sender of a message. On a host with users, one without a sender was accepted before it had
 /// any.
 pub(super) fn who(sender: Option<&str>) -> &str {
-    sender.unwrap_or("nobody")
+    sender.unwrap_or(ANONYMOUS)
 }
 
 /// Returns the sender that is recorded in a message.
