@@ -121,7 +121,7 @@ impl AutomationSettings {
                     Some(format!("is not one of {}, so nothing is done after a run", After::names()))
                 }
                 AFTER if !has_tree => Some(format!(
-                    "fails: a run has no working tree of its own; set session.config.{ISOLATION} to {WORKTREE}"
+                    "fails: a run has no separate working tree; set session.config.{ISOLATION} to {WORKTREE}"
                 )),
                 AFTER if definition.session.working_directories.as_ref().is_some_and(|all| all.len() > 1) => {
                     Some(

@@ -90,7 +90,7 @@ impl Caller {
         match self.lacks(given) {
             None => Ok(()),
             Some(lacking) => Err(RpcError::permission_denied(format!(
-                "{} does not hold {lacking}, which {what} does",
+                "{} does not have {lacking}, which {what} has",
                 self.name
             ))),
         }
@@ -116,7 +116,7 @@ impl Caller {
         match directory.roles().find_map(|(role, grants)| Some((role, self.lacks(grants)?))) {
             None => Ok(()),
             Some((role, lacking)) => Err(RpcError::permission_denied(format!(
-                "{} does not hold {lacking}, and the issuer of user {id} could name the role {role}, which does",
+                "{} does not have {lacking}, and the issuer of user {id} could assign the role {role}, which has it",
                 self.name
             ))),
         }
