@@ -54,7 +54,7 @@ impl Unopened {
             Self::Failed(error) => sentence(error),
             Self::Unfit(why) => format!("PostgreSQL: {why}"),
             Self::Pooled(what) => format!(
-                "PostgreSQL: a connection does not keep its state: {what}. A pooler between this host and the server shares \
+                "PostgreSQL: a connection does not keep its state: {what}; a pooler between this host and the server shares \
                  connections (transaction mode); {REMEDY}"
             ),
         }

@@ -106,7 +106,7 @@ impl Keeper {
                     self.lease.lose(&incarnation);
                     if !self.lease.is_member {
                         self.report.say(
-                            "another host has taken over the database; this one stores nothing more. Stop it"
+                            "another host has taken over the database; this one stores nothing more; stop it"
                                 .to_owned(),
                         );
                         return;

@@ -207,7 +207,7 @@ async fn applied(
         if usize::try_from(version).ok() != Some(at + 1) || !is_known {
             return Err(Thrown::new(format_args!(
                 "schema {schema}: migration {version} ({name}) is not the one of this ostler; it was written by another \
-                 build. Set the option schema to another one"
+                 build; set the option schema to another one"
             )));
         }
         if is_required {
