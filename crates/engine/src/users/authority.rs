@@ -118,7 +118,7 @@ impl Living {
                 "the agent does not receive it; it is queued, and its turn fails with `permission` and the reason"
             }
             Self::AgentWork => {
-                "its turns end as a running turn does; an agent that runs no turn for anybody else ends"
+                "its turns end as a running turn does; an agent without turns of other users ends"
             }
             Self::Terminal => "its processes end, and it leaves the list",
             Self::ToolsEndpoint => {
