@@ -182,7 +182,6 @@ pub(super) struct History {
 }
 
 impl Automations {
-    /// Lists the automations of the store.
     pub(super) async fn list_stored(&self, store: &AutomationStore) -> Result<(), Thrown> {
         for automation in store.list.read(limit::STORE_SCAN, ()).await.known()? {
             let id = automation.id.clone();

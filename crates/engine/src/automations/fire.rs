@@ -43,7 +43,6 @@ const SKIPPED: &str = "a run of it is active, and its overlap is skip";
 /// What an event became that is stored together with its record.
 #[derive(Debug)]
 pub(super) enum Admitted {
-    /// A run.
     Run {
         run: AutomationRunState,
         /// Whether it begins now.

@@ -24,14 +24,12 @@ pub(super) enum Overlap {
 /// What happens to a run whose host stopped or was lost during it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum OnHostLost {
-    /// It fails.
     #[default]
     Fail,
     /// It starts its work again.
     Resume,
 }
 
-/// The settings of one automation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct AutomationSettings {
     /// Whether every run is a turn of one chat.

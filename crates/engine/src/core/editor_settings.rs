@@ -12,7 +12,6 @@ enum Kind {
     Text,
     Switch,
     Object,
-    /// A list.
     List,
     /// One of these, in ascending order.
     Level(&'static [&'static str]),
@@ -29,7 +28,6 @@ struct Setting {
 /// Which settings backends receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Backends {
-    /// None.
     None,
     /// Those of all active clients of the session.
     AllClients,
@@ -172,7 +170,6 @@ pub(crate) fn schema() -> JsonObject {
 /// The settings of a connection of an active client of a session.
 #[derive(Debug)]
 pub(crate) struct ClientValues {
-    /// The values.
     pub values: JsonObject,
     /// The client: its owner and id. A client can have several connections, of which some are dead.
     pub client: (Option<String>, Option<String>),

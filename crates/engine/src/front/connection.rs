@@ -48,7 +48,6 @@ pub struct Connection {
     /// What let it in.
     opened_by: Credential,
     front: Arc<Front>,
-    /// Its outbox.
     pub outbox: Arc<Outbox>,
     /// The slots of its commands that use much memory or time.
     pub(super) turns: Turns,

@@ -40,7 +40,6 @@ pub(crate) struct Watch {
     state: ResourceWatchState,
     /// Its owner, if the host has a users file.
     owner: Option<String>,
-    /// The connection that opened it.
     opener: ConnectionId,
     stop: Option<Call<fn()>>,
 }

@@ -23,7 +23,6 @@ use crate::core::refusals::already_exists;
 use crate::usage::Taken;
 
 impl Actor {
-    /// Handles one emitted action.
     pub(super) async fn handle_emit(&mut self, at: usize, channel: Emit, action: StateAction) {
         match channel {
             Emit::Chat => self.emit_chat(at, action).await,

@@ -33,7 +33,6 @@ use crate::users::policies::Use;
 /// A request for a new chat.
 #[derive(Debug, Default)]
 pub struct NewChat {
-    /// The URI of the new chat.
     pub uri: String,
     /// The chat and turn from which the chat is created.
     pub source: Option<ChatSource>,

@@ -44,7 +44,6 @@ pub(super) fn refuse_for_now(why: impl Into<String>) -> Refused {
 pub(crate) const ACTIVE_CLIENT_SET: &str = "session/activeClientSet";
 
 impl Actor {
-    /// Handles one dispatched action.
     pub(super) async fn handle_dispatch(&mut self, dispatch: Dispatch) {
         if let Some(Err(why)) = &dispatch.room {
             self.flush_out();

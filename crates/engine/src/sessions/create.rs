@@ -50,7 +50,6 @@ pub struct NewSession {
     pub id: String,
     /// The agent's provider; `None` stands for the first agent.
     pub provider: Option<String>,
-    /// The session's owner.
     pub owner: Option<String>,
     /// Another owner in whose name the session works.
     pub works_for: Option<String>,

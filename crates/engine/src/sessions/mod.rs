@@ -161,7 +161,6 @@ pub struct SessionEntry {
     pub uri: String,
     /// The agent's provider.
     pub provider: String,
-    /// The session's owner.
     pub owner: Option<String>,
     /// Another owner in whose name the session works.
     works_for: Option<String>,
@@ -209,7 +208,6 @@ pub struct SessionEntry {
 /// Whether an actor reads the mailbox.
 #[derive(Debug)]
 enum Resting {
-    /// The mailbox is open.
     Open(Mailbox, Awake),
     /// No actor runs; the next message wakes the session.
     Asleep,
@@ -242,11 +240,9 @@ impl SessionEntry {
 pub enum Place {
     /// The session's own channel.
     Session,
-    /// The default chat.
     DefaultChat,
     /// A chat with a separate URI.
     Chat(String),
-    /// The annotations.
     Annotations,
 }
 

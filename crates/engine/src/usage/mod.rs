@@ -32,7 +32,6 @@ impl Ledger {
         Arc::new(Self { core, access })
     }
 
-    /// The usage store.
     pub fn usage_store(&self) -> Option<&Usage> {
         self.core.registry()?.port::<Usage>()
     }

@@ -83,7 +83,6 @@ impl Ledger {
         Ok(written(&self.total_of(pool, running.period(&self.now_here())).await?))
     }
 
-    /// Returns the total of a range.
     pub(super) async fn range_total(
         &self,
         pool: &str,

@@ -17,13 +17,9 @@ pub enum Living {
     EventStream,
     /// The cookie of a page's sign-in.
     SignIn,
-    /// The link of a notification.
     NotificationLink,
-    /// The connection of a plugin.
     PluginConnection,
-    /// A message in a queue.
     QueuedMessage,
-    /// A running turn.
     RunningTurn,
     /// A message for a running turn that the agent has not received.
     SteeringMessage,
@@ -55,7 +51,6 @@ pub enum Ends {
 }
 
 impl Living {
-    /// All kinds.
     pub const ALL: &[Self] = &[
         Self::Connection,
         Self::Subscription,
@@ -75,7 +70,6 @@ impl Living {
         Self::Schedule,
     ];
 
-    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Connection => "a connection, by the credential that opened it",

@@ -406,7 +406,6 @@ impl Directory {
         known("role", self.roles.keys())
     }
 
-    /// Returns all roles with their grants.
     pub(super) fn roles(&self) -> impl Iterator<Item = (&str, &[Grant])> {
         self.roles.iter().map(|(role, grants)| (role.as_str(), grants.as_slice()))
     }

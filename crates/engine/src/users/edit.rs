@@ -13,18 +13,14 @@ use super::file::UsersFile;
 /// A kind of record; its name is its URI scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A user.
     User,
-    /// A team.
     Team,
-    /// A project.
     Project,
     /// A named list of grants.
     Role,
 }
 
 impl Kind {
-    /// Every kind.
     pub const ALL: &[Self] = &[Self::User, Self::Team, Self::Project, Self::Role];
 
     /// Returns its name, which is its scheme.

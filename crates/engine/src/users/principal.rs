@@ -22,7 +22,6 @@ pub enum Principal {
     Root,
     /// A plugin's connection.
     Plugin {
-        /// The plugin's id.
         id: String,
         /// The grants of its configuration entry.
         grants: Arc<[Grant]>,

@@ -33,7 +33,6 @@ pub(crate) struct Relays {
 /// A client's name for a relay is local: two connections can use the same.
 pub(crate) type Key = (ConnectionId, String);
 
-/// One relay.
 #[derive(Debug, Clone)]
 pub(crate) struct Relay {
     /// The host's name for it.

@@ -18,7 +18,6 @@ const CALL: &str = "tools/call";
 /// The maximum size of a message.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
 
-/// One message.
 enum Message {
     Request {
         id: Value,

@@ -11,7 +11,6 @@ use crate::core::tasks;
 use crate::front::Front;
 use crate::front::connection::Connection;
 
-/// The catalogue.
 pub(super) struct Catalogue;
 
 impl ChannelKind for Catalogue {

@@ -9,7 +9,6 @@ use crate::core::refusals::no_channel;
 use crate::front::Front;
 use crate::front::connection::Connection;
 
-/// Not a channel.
 pub(super) struct NoChannel;
 
 impl ChannelKind for NoChannel {

@@ -53,7 +53,6 @@ impl Connection {
         });
     }
 
-    /// Ends a connection to a container.
     pub(super) fn handle_relay_end(&self, params: DevContainerRelay, responder: Responder) {
         let key = (self.id(), params.connection_id);
         match self.front().workspace.end_relays(|of, _| *of == key).is_empty() {

@@ -31,7 +31,6 @@ fn refused(channel: &str, action: &Value) -> String {
 }
 
 impl Connection {
-    /// Rejects an action.
     pub(crate) fn refuse_dispatch(self: &Arc<Self>, dispatch: &DispatchAction, why: impl Into<Rejection>) {
         let client_id = self.client_id().unwrap_or_default();
         let origin = Origin { client_id, client_seq: dispatch.client_seq };

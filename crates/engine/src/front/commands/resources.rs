@@ -162,7 +162,6 @@ impl Requester {
         serde_json::to_value(facts).map_err(|error| RpcError::internal(error.to_string()))
     }
 
-    /// Writes a resource.
     pub(super) async fn write_resource(&self, params: c::ResourceWriteParams) -> Result<Value, RpcError> {
         let front = self.front();
         if let Some(client) = self.publisher("put", &params.uri, None)? {
@@ -217,7 +216,6 @@ impl Requester {
         Ok(json!({}))
     }
 
-    /// Deletes a resource.
     pub(super) async fn delete_resource(&self, params: c::ResourceDeleteParams) -> Result<Value, RpcError> {
         let front = self.front();
         if let Some(client) = self.publisher("delete", &params.uri, None)? {

@@ -21,7 +21,6 @@ pub(super) struct Needy {
     pub agent: String,
     /// The plugin that registered it.
     pub plugin: Option<String>,
-    /// That plugin's options.
     pub options: JsonObject,
     pub needs: BTreeMap<String, MachineNeed>,
 }

@@ -86,7 +86,6 @@ pub(crate) struct Open {
     ended: watch::Sender<Option<Option<i64>>>,
 }
 
-/// Input of a terminal.
 #[derive(Debug)]
 enum TerminalInput {
     Input(String),
@@ -100,7 +99,6 @@ pub(crate) struct NewTerminal {
     pub claim: TerminalClaim,
     /// The owner of the work of the client that opens it; none for a terminal of a session.
     pub opener: Option<String>,
-    /// Its name.
     pub name: Option<String>,
     pub request: TerminalRequest,
 }
@@ -139,7 +137,6 @@ impl Terminals {
 }
 
 impl Workspace {
-    /// The terminal store.
     pub(crate) fn terminal_store(&self) -> Option<&TerminalStore> {
         self.core.registry()?.port::<TerminalStore>()
     }
