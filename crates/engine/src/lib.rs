@@ -9,8 +9,6 @@
 //!
 //! Each folder is a layer with a list of the layers it may import, in ARCHITECTURE.md of this crate and in `cargo xtask tidy`.
 
-#![deny(missing_docs)]
-
 mod automations;
 mod channels;
 mod core;
