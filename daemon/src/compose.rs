@@ -45,7 +45,6 @@ pub const AUTOMATIONS_IN_MEMORY: &str = "automations in memory";
 
 /// A host with its plugins applied, before connections are accepted.
 pub struct Composed {
-    /// The host.
     pub host: Arc<Host>,
     /// Every configured plugin with its state.
     pub plugins: Vec<LoadedPlugin>,

@@ -33,7 +33,6 @@ use crate::signals::SignalSender;
 pub struct Control {
     /// Where it was started, with its configuration.
     pub place: Place,
-    /// The host.
     pub host: Arc<Host>,
     /// Sends the signals to stop and restart.
     pub signal_sender: SignalSender,
@@ -163,7 +162,6 @@ impl Control {
             .collect()
     }
 
-    /// Records that it is up.
     pub fn up(&self, record: Record) {
         let _ = self.record.set(record);
     }

@@ -28,9 +28,7 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentFacts {
-    /// Its name, where it has one.
     pub name: Option<String>,
-    /// Its version.
     pub version: Option<String>,
     /// `session/load`.
     pub load: bool,
@@ -409,7 +407,6 @@ impl Running {
         process.close().await;
     }
 
-    /// Kills it.
     pub async fn kill(self) {
         self.process.kill().await;
     }

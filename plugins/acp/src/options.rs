@@ -87,7 +87,6 @@ pub struct Model {
 /// One agent to register.
 #[derive(Debug, Clone)]
 pub struct AgentOptions {
-    /// Its provider.
     pub provider: String,
     /// Shown to users.
     pub name: String,
@@ -178,7 +177,6 @@ pub struct Configured {
 /// A configured agent that cannot be used.
 #[derive(Debug, Clone)]
 pub struct LeftOut {
-    /// Its provider.
     pub provider: String,
     /// Where it is configured.
     pub place: String,

@@ -146,7 +146,6 @@ impl Setting {
         }
     }
 
-    /// Its value.
     pub fn value(&self) -> Value {
         match &self.option.value {
             ConfigValue::Select { current, .. } => current.as_str().into(),

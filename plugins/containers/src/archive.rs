@@ -151,7 +151,6 @@ impl Write for Pieces {
 /// Bytes that were read, charged to a budget until they are dropped.
 #[derive(Debug)]
 pub struct Read {
-    /// The bytes.
     pub bytes: Vec<u8>,
     _charge: Charge,
 }

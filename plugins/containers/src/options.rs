@@ -47,7 +47,6 @@ pub struct Configured {
     pub parts: BTreeMap<String, PartSource>,
     /// Whether models are offered the tools for containers.
     pub tools: bool,
-    /// Dev containers.
     pub devcontainer: DevContainers,
 }
 
@@ -75,7 +74,6 @@ pub struct Mounted {
     pub source: String,
     /// Path in the machine.
     pub target: String,
-    /// Whether it is read-only.
     #[serde(default)]
     pub read_only: bool,
 }
@@ -112,7 +110,6 @@ pub struct Profile {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Machine {
-    /// Image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// Processors.

@@ -23,7 +23,6 @@ use crate::machines::{ADDRESS, HostContainer, Machines, is_id, label};
 use crate::options::{Machine, Mounted};
 use crate::runtime::{Failure, Kind, QUICK};
 
-/// The scheme.
 pub const SCHEME: &str = "computer";
 /// The resources of a machine in addition to its files.
 const LEAVES: [&str; 4] = ["capabilities", "state", "stats", "status"];
@@ -435,7 +434,6 @@ async fn make(machines: &Arc<Machines>, id: String, content: &ResourceWrite) -> 
     }
 }
 
-/// The target of a manifest.
 enum ManifestTarget {
     Machine(Machine, Vec<Mounted>),
     DevContainer(String),

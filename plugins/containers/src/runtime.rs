@@ -41,13 +41,10 @@ const PODMAN: &str = "/run/podman/podman.sock";
 /// Why a call of the runtime failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The kind of the failure.
     pub kind: Kind,
-    /// The message.
     pub message: String,
 }
 
-/// The kind of the failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The runtime is missing or does not answer.
@@ -253,7 +250,6 @@ impl Runtime {
     }
 }
 
-/// An error of the runtime.
 #[derive(Deserialize)]
 struct RuntimeError {
     message: String,

@@ -18,7 +18,6 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use crate::program::{Failure, Git};
 use crate::tree::{Tree, Trees};
 
-/// The scheme.
 pub(crate) const SCHEME: &str = "git-blob";
 /// The maximum size of content that is read, in bytes.
 const LARGEST: u64 = 32 << 20;

@@ -33,7 +33,6 @@ const SETTINGS: &[&str] = &[
     "log.showSignature=false",
     "i18n.logOutputEncoding=UTF-8",
 ];
-/// The limit of a read.
 const READ_LIMIT: Duration = Duration::from_secs(25);
 /// The limit of a write, including hooks, signing and a push.
 const WRITE_LIMIT: Duration = Duration::from_secs(290);
@@ -209,7 +208,6 @@ impl Git {
         self.input(input)
     }
 
-    /// Runs it and returns its output.
     pub(crate) async fn run(self) -> Result<Output, Failure> {
         let (name, writes) = (self.name(), self.writes);
         let (status, out, said) = self.outcome().await?;

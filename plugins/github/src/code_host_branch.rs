@@ -12,7 +12,6 @@ use crate::site::{Kind, Repo, Site, Sites};
 /// In how many repositories a branch is searched.
 const BASES: usize = 4;
 
-/// A branch on its code host.
 #[derive(Debug, Clone)]
 pub(crate) struct CodeHostBranch {
     pub site: Arc<Site>,

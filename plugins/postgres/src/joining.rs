@@ -34,7 +34,6 @@ pub struct Candidate {
     pub version: String,
     /// Whether it is in a cluster.
     pub is_member: bool,
-    /// Whether it drains.
     pub is_draining: bool,
     /// What identifies the key of its vault.
     pub vault_key: Vec<u8>,

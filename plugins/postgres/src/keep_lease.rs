@@ -60,7 +60,6 @@ pub enum Joined {
 
 /// The task that keeps the lease.
 pub struct Keeper {
-    /// The lease.
     pub lease: Arc<Lease>,
     /// Receives the request to release the lease.
     pub stop: Arc<Notify>,

@@ -14,7 +14,6 @@ use crate::failure;
 /// A change of the tables.
 #[derive(Debug, Clone, Copy)]
 pub struct Migration {
-    /// Its name.
     pub name: &'static str,
     /// Its statements.
     pub sql: &'static str,
@@ -70,7 +69,6 @@ impl Tables {
     }
 }
 
-/// The state of a schema.
 #[derive(Debug)]
 pub struct SchemaState {
     /// The number of its applied migrations.
@@ -82,7 +80,6 @@ pub struct SchemaState {
 }
 
 impl SchemaState {
-    /// Returns whether the schema has tables.
     pub fn has_tables(&self) -> bool {
         self.version > 0
     }

@@ -38,7 +38,6 @@ pub(crate) enum ReplyMode {
     None,
 }
 
-/// An endpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Endpoint {
     pub id: Slug,

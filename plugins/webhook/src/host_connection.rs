@@ -33,7 +33,6 @@ const ROOT: &str = ostler_contract::protocol::uri::ROOT;
 /// A chat of the plugin with a bot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chat {
-    /// The chat's URI.
     pub uri: String,
     /// Its session's URI.
     pub session: String,

@@ -217,7 +217,6 @@ impl Webhook {
         }
     }
 
-    /// Returns the endpoint's secret.
     async fn secret(&self, endpoint: &Endpoint) -> Result<String, Refusal> {
         let name = &endpoint.secret;
         let read = Read::of_lookup(self.host.secret(name.clone(), None).await);

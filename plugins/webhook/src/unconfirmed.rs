@@ -103,7 +103,6 @@ enum Recall {
     Lost,
 }
 
-/// The unconfirmed turns.
 #[derive(Debug)]
 pub(crate) struct UnconfirmedTurns {
     host: PluginHost,
