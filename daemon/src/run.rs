@@ -114,7 +114,7 @@ pub async fn run(
         (None, Some(Http::At(address))) => Some(bind(address, kept.map(|kept| kept.http)).await?),
         (None, Some(Http::Here) | None) => None,
     };
-    // With the port it got.
+    // After binding, when the port is known.
     let at = http.as_ref().map(|http| Http::At(http.address()));
     let settings = Settings { http: at.or(settings.http), ..settings };
     let token = settings.token.text()?;

@@ -130,7 +130,7 @@ impl Terminals {
         let mut all = self.open.lock();
         let at = all.iter().position(which)?;
         let open = all.remove(at);
-        // Before another terminal can have its URI.
+        // Published before another terminal can take its URI.
         open.leave(fanout);
         Some(open)
     }
@@ -400,7 +400,7 @@ impl Open {
         screen.named = name.is_some();
         match (name, &terminal.title) {
             (Some(name), _) => screen.state.title = name,
-            // Unless its process has changed it in the meantime.
+            // A title that the process has set in the meantime stays.
             (None, Some(title)) if screen.state.title == UNTITLED => screen.state.title.clone_from(title),
             _ => {}
         }
