@@ -1183,7 +1183,10 @@ async fn a_branch_is_pushed_and_gets_a_pull_request() {
     without.write("a.txt", "A\n");
     let (_daemon, mut client) = session(&without).await;
     let refused = operate(&mut client, UNCOMMITTED, "create-pr", None).await.unwrap_err();
-    assert!(refused["message"].as_str().unwrap().contains("this host makes no pull requests"), "{refused}");
+    assert!(
+        refused["message"].as_str().unwrap().contains("this host cannot create pull requests"),
+        "{refused}"
+    );
     assert_eq!(without.git(&["rev-list", "--count", "HEAD"]), "1", "nothing was done");
 
     let plugins = json!([{ "name": "@ostler/echo" }, { "name": "@ostler/git" }, { "name": "./pulls.mjs" }]);

@@ -101,7 +101,7 @@ impl Automations {
                     let Some(wait) = wait else { return Ok(Vec::new()) };
                     let woken = wait
                         .await
-                        .map_err(|_| Thrown::new("the host ended before this event was heard"))??;
+                        .map_err(|_| Thrown::new("the host ended before this event was handled"))??;
                     woken.runs().await
                 }
             }),
@@ -162,7 +162,7 @@ impl Automations {
         };
         let caller = caller.clone();
         Box::pin(async move {
-            let ended = || Thrown::new("the host ended before this event was heard");
+            let ended = || Thrown::new("the host ended before this event was handled");
             if !*self.loaded.borrow() {
                 let mut loaded = self.loaded.subscribe();
                 let read = tokio::time::timeout(limit::STORE_SCAN, loaded.wait_for(|loaded| *loaded)).await;

@@ -218,15 +218,13 @@ impl Directory {
             // Others may be notes of who edits the file.
             let meant = did_you_mean(member, MEMBERS.iter().copied());
             if !meant.is_empty() {
-                lines.push(format!("user {id}: nothing reads its {member}{meant}"));
+                lines.push(format!("user {id}: unknown field {member}; ignored{meant}"));
             }
         }
         for membership in memberships.iter().filter(|membership| !self.has_group(membership)) {
             let known = self.teams.iter().chain(&self.projects).map(String::as_str);
             let meant = did_you_mean(membership, known);
-            lines.push(format!(
-                "user {id}: its membership {membership} is of a team or project that does not exist{meant}"
-            ));
+            lines.push(format!("user {id}: unknown team or project {membership} in its memberships{meant}"));
         }
         let hash = match user.get("token") {
             None | Some(Value::Null) => None,

@@ -28,7 +28,8 @@ impl Connection {
     ) -> Result<Value, RpcError> {
         let front = self.front();
         let github = front.core.registry().and_then(|registry| registry.port::<PullRequests>());
-        let github = github.ok_or_else(|| RpcError::method_not_found("this host makes no pull requests"))?;
+        let github =
+            github.ok_or_else(|| RpcError::method_not_found("this host cannot create pull requests"))?;
         let entry = front.sessions.session_at(&params.channel).await.known()?;
         let entry = entry.ok_or_else(|| nothing_at(&params.channel))?;
         let Some((directory, uri)) = entry.directory() else {
