@@ -16,7 +16,7 @@ const NO_LEASE: &str = "OS001";
 const COMMITTED: &str = "OS002";
 
 /// What callers are told about a statement that the database rejected,
-const REFUSED: &str = "the database could not do this; the log of the host says why";
+const REFUSED: &str = "the database rejected this; see the log of the host";
 /// one that took too long,
 const LATE: &str = "the database did not answer in time; try again";
 /// and one that the database did not carry out.
