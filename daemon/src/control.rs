@@ -222,9 +222,8 @@ impl Control {
         let now = match tokio::task::spawn_blocking(move || place.files()).await.ok()? {
             Ok(files) => said(&files),
             Err(why) => {
-                let found = format!(
-                    "the configuration cannot be read any more; that of the start stays in force: {why}"
-                );
+                let found =
+                    format!("the configuration can no longer be read; using that of the start: {why}");
                 return Some(Finding::error(found).fixed_by("correct the file before the next start"));
             }
         };

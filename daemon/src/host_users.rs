@@ -184,7 +184,7 @@ impl HostUsers {
         let place = store.place();
         if import_first(store, file).await? {
             log.warn(format_args!(
-                "{} was stored as the {place}, which all its hosts use from now on; the file is not read any more",
+                "{} was stored as the {place}, which all its hosts use from now on; the file is no longer read",
                 file.place()
             ));
             return Ok(());

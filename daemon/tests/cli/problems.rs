@@ -231,7 +231,7 @@ fn a_configuration_that_changed_since_the_start_is_said() {
     folder.write("config.json", &changed.to_string());
     says(&folder.run(&["doctor"]), "the configuration has changed since the start: deltaWindowMs", "an edit");
     folder.write("config.json", "{");
-    says(&folder.run(&["status"]), "the configuration cannot be read any more", "a broken edit");
+    says(&folder.run(&["status"]), "the configuration can no longer be read", "a broken edit");
     folder.write("config.json", &before);
     assert!(!folder.run(&["status"]).out.contains("since the start"));
     assert_eq!(daemon.stop(), Some(0));
