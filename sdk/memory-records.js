@@ -47,13 +47,13 @@ class Collection {
   }
 
   async put(record) {
-    const refuse = (why) => new Error(`records ${this.#name} cannot keep this record: ${why}`);
+    const refuse = (why) => new Error(`records ${this.#name} cannot store this record: ${why}`);
     const id = record?.id;
-    if (!isSlug(id)) throw refuse(`its id has to be ${RULE}`);
+    if (!isSlug(id)) throw refuse(`id must be ${RULE}`);
     const kept = structuredClone(record);
     if (this.#body !== undefined) {
       const text = kept[this.#body] ?? '';
-      if (typeof text !== 'string') throw refuse(`${this.#body} of ${id} has to be text`);
+      if (typeof text !== 'string') throw refuse(`${this.#body} of ${id} must be text`);
       kept[this.#body] = text;
     }
     const before = this.#records.get(id);
@@ -85,8 +85,7 @@ export function memoryRecords() {
   const open = new Map();
   return {
     async collection(name, options = {}) {
-      if (!isSlug(name))
-        throw new Error(`records ${name} cannot be opened: a collection's name has to be ${RULE}`);
+      if (!isSlug(name)) throw new Error(`records ${name} cannot be opened: the name must be ${RULE}`);
       if (options.body === 'id')
         throw new Error(`records ${name} cannot be opened: a record's body cannot be its id`);
       if (!open.has(name)) open.set(name, new Collection(name, options.body));

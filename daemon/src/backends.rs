@@ -60,7 +60,7 @@ pub fn note(backends: &[String], next: &[PluginConfig]) -> Option<String> {
     let is_left = next.iter().any(|entry| entry.enabled && backends.contains(&entry.name));
     (!backends.is_empty() && !is_left).then(|| {
         format!(
-            "No enabled plugin has a backend of the running daemon, which does not restart without one; {}",
+            "no enabled plugin has a backend of the running daemon, which does not restart without one; {}",
             remedy(backends, next)
         )
     })

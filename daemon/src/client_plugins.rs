@@ -46,7 +46,7 @@ impl PluginFolders for ClientPluginFolders {
                 match made {
                     Ok(()) => {
                         let path = folder.to_str().map(str::to_owned);
-                        return path.ok_or_else(|| format!("{} is no text", folder.display()));
+                        return path.ok_or_else(|| format!("{} is not UTF-8 text", folder.display()));
                     }
                     Err(error) if tries.next().is_none() => return Err(failed(&folder, &error)),
                     Err(_) => {}

@@ -45,7 +45,6 @@ pub const AUTOMATIONS_IN_MEMORY: &str = "automations in memory";
 
 /// A host with its plugins applied, before connections are accepted.
 pub struct Composed {
-    /// The host.
     pub host: Arc<Host>,
     /// Every configured plugin with its state.
     pub plugins: Vec<LoadedPlugin>,
@@ -242,7 +241,7 @@ fn check_order(plugins: &[PluginConfig]) -> Result<(), Exit> {
     match plugins.iter().filter(|entry| entry.enabled).position(|entry| entry.name == postgres::NAME) {
         None | Some(0) => Ok(()),
         Some(_) => Err(Exit::usage(format!(
-            "{} has to be the first of the plugins in the configuration, so that the others find its stores",
+            "{} must be the first of the plugins in the configuration, so that the others find its stores",
             postgres::NAME
         ))),
     }
@@ -523,7 +522,8 @@ mod tests {
     async fn a_backend_built_in_under_a_reserved_name_stops_the_start() {
         for name in ["session", "x-mine", "ahp-mine", "FILE"] {
             let Err(exit) = built_with(name).await else { panic!("it started with {name}") };
-            let wanted = format!("registerAgent needs provider to be a name of its own; {name} is reserved");
+            let wanted =
+                format!("registerAgent needs provider to be a name other than {name}, which is reserved");
             assert!(exit.to_string().contains(&wanted), "{exit}");
         }
         let composed = built_with("mine").await.ok().unwrap();

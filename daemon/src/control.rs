@@ -34,7 +34,6 @@ use crate::signals::SignalSender;
 pub struct Control {
     /// Where it was started, with its configuration.
     pub place: Place,
-    /// The host.
     pub host: Arc<Host>,
     /// Sends the signals to stop and restart.
     pub signal_sender: SignalSender,
@@ -164,7 +163,6 @@ impl Control {
             .collect()
     }
 
-    /// Records that it is up.
     pub fn up(&self, record: Record) {
         let _ = self.record.set(record);
     }
@@ -225,9 +223,8 @@ impl Control {
         let now = match tokio::task::spawn_blocking(move || place.files()).await.ok()? {
             Ok(files) => said(&files),
             Err(why) => {
-                let found = format!(
-                    "the configuration cannot be read any more; that of the start stays in force: {why}"
-                );
+                let found =
+                    format!("the configuration can no longer be read; using that of the start: {why}");
                 return Some(Finding::error(found).fixed_by("correct the file before the next start"));
             }
         };

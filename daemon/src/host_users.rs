@@ -19,7 +19,6 @@ use crate::users_file::{LOOK_EVERY, UsersOnDisk, parse};
 /// How often users that other hosts change too are read while what was read is valid.
 const READS: u32 = 4;
 
-/// The users of a host.
 #[derive(Debug)]
 pub struct HostUsers {
     /// The configured file: the store, or what a database without users starts with.
@@ -185,7 +184,7 @@ impl HostUsers {
         let place = store.place();
         if import_first(store, file).await? {
             log.warn(format_args!(
-                "{} was stored as the {place}, which all its hosts use from now on; the file is not read any more",
+                "{} was stored as the {place}, which all its hosts use from now on; the file is no longer read",
                 file.place()
             ));
             return Ok(());

@@ -34,7 +34,6 @@ pub enum Reply {
 pub struct Answering {
     /// The chat that it is sent to.
     pub chat: String,
-    /// The action.
     pub action: Value,
     /// What is returned once the host has accepted it.
     pub answered: AnsweredRequest,

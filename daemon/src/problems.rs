@@ -79,7 +79,7 @@ pub async fn here(record: &Record) -> Vec<Problem> {
     match asked(&remote).await {
         Ok(problems) => problems,
         Err(why) => {
-            let found = format!("the daemon does not tell this command what is wrong: {why}");
+            let found = format!("cannot read the problems of the daemon: {why}");
             let fix = match why {
                 // A host that knows users, without a connection token.
                 Exit::Usage(_) => "set connectionTokenFile in the configuration, or see ostler logs",

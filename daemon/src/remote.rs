@@ -95,7 +95,6 @@ impl Remote {
         Ok(Self { base, token })
     }
 
-    /// Returns its URL.
     pub fn url(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
     }

@@ -179,7 +179,6 @@ fn change_one(control: &Control, key: &str, value: Value) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Applies `advancedTools`.
 pub(crate) fn advanced_tools(_: &Control, _: &ConfigFiles, value: &mut Value) -> Result<Apply, Exit> {
     Ok(match value {
         Value::Bool(_) | Value::Null => {
@@ -191,7 +190,6 @@ pub(crate) fn advanced_tools(_: &Control, _: &ConfigFiles, value: &mut Value) ->
     })
 }
 
-/// Applies `wire`.
 pub(crate) fn wire(control: &Control, files: &ConfigFiles, value: &mut Value) -> Result<Apply, Exit> {
     let file = match value {
         // A value of the operator in the file stays; a client that sends it back changes nothing.

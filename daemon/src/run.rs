@@ -115,7 +115,7 @@ pub async fn run(
         (None, Some(Http::At(address))) => Some(bind(address, kept.map(|kept| kept.http)).await?),
         (None, Some(Http::Here) | None) => None,
     };
-    // With the port it got.
+    // After binding, when the port is known.
     let at = http.as_ref().map(|http| Http::At(http.address()));
     let settings = Settings { http: at.or(settings.http), ..settings };
     let token = settings.token.text()?;
@@ -399,7 +399,7 @@ async fn bind(address: SocketAddr, kept: Option<u16>) -> Result<Listener, Exit> 
     }
     Listener::bind(address).await.map_err(|error| {
         let AddressProblem { found, fix } = AddressProblem::of(address, &error);
-        Exit::machine(format!("Could not listen on {found}; {fix}"))
+        Exit::machine(format!("cannot listen on {found}; {fix}"))
     })
 }
 

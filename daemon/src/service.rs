@@ -269,7 +269,7 @@ impl Passed {
             return Ok(None);
         };
         listener.try_clone().and_then(ostler_server::Listener::passed).map(Some).map_err(|error| {
-            Exit::machine(format!("Could not use the listener from the service manager: {error}"))
+            Exit::machine(format!("cannot use the listener from the service manager: {error}"))
         })
     }
 

@@ -30,7 +30,6 @@ use ostler_engine::users::Issuer;
 use ostler_telemetry::log::LogOptions;
 use ostler_telemetry::otlp::Collector;
 
-/// The default port.
 pub const DEFAULT_PORT: u16 = 9187;
 /// The default address.
 pub const DEFAULT_HOST: &str = "127.0.0.1";
@@ -80,7 +79,6 @@ pub struct Settings {
     pub wire: Option<PathBuf>,
     /// The options of the host. `compose` adds what the machine determines.
     pub host: HostOptions,
-    /// The settings of the log.
     pub log: LogOptions,
     /// The collector that traces and metrics are exported to.
     pub otlp: Option<Collector>,

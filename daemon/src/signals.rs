@@ -18,7 +18,6 @@ pub struct Signals {
 pub struct SignalSender(mpsc::UnboundedSender<Signal>);
 
 impl SignalSender {
-    /// Sends a signal.
     pub fn send(&self, signal: Signal) {
         let _ = self.0.send(signal);
     }

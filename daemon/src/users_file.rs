@@ -41,7 +41,6 @@ impl UsersOnDisk {
         Self { path: Arc::new(path) }
     }
 
-    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -178,7 +178,7 @@ fn messages_of_many_values_and_messages_never_ended() {
             }
         }
     });
-    assert!(why.starts_with("the message holds 16000002 JSON values; at most "), "{why}");
+    assert!(why.starts_with("the message contains 16000002 JSON values; the limit is "), "{why}");
 }
 
 fn endpoints() -> Folder {
@@ -391,7 +391,7 @@ fn long_prompts_of_clients_that_read_nothing() {
         let refused = client.actions_until("chat/turnStarted").await.pop().unwrap();
         println!("a prompt of 16 MiB is refused in {:?}", asked.elapsed());
         let why = format!(
-            "the text of a message may take 4194304 bytes, not {}; attach a long text as a file",
+            "the text of the message has {} bytes; the limit is 4194304; attach a long text as a file",
             too_long.len()
         );
         assert_eq!(refused["rejectionReason"], why);
@@ -551,7 +551,7 @@ async fn names_that_clients_choose_have_a_length() {
     let initialize = json!({ "channel": "ahp-root://", "clientId": long, "protocolVersions": ["1.0.0"] });
     let error = client.request("initialize", initialize).await.unwrap_err();
     let expected =
-        json!({ "code": -32602, "message": "initialize: clientId may take 512 bytes, not 1000000" });
+        json!({ "code": -32602, "message": "initialize: clientId has 1000000 bytes; the limit is 512" });
     assert_eq!(error, expected);
     client.initialize("c").await;
     for (member, params) in [
@@ -564,7 +564,8 @@ async fn names_that_clients_choose_have_a_length() {
     ] {
         let error = client.request("createSession", params).await.unwrap_err();
         let said = error["message"].as_str().unwrap();
-        assert!(said.starts_with(&format!("createSession: {member} may take 4096 bytes")), "{said}");
+        assert!(said.starts_with(&format!("createSession: {member} has ")), "{said}");
+        assert!(said.ends_with(" bytes; the limit is 4096"), "{said}");
     }
 }
 
@@ -581,7 +582,7 @@ async fn one_connection_has_so_many_watches() {
     }
     let error = client.request("createResourceWatch", watch.clone()).await.unwrap_err();
     let said = error["message"].as_str().unwrap();
-    assert!(said.starts_with("this connection has 32 watches open, as many as it may"), "{said}");
+    assert!(said.starts_with("this connection has 32 open watches, which is the limit"), "{said}");
     let mut other = daemon.initialized("other").await;
     other.request("createResourceWatch", watch.clone()).await.unwrap();
     // They end with their connection, watched or not.
@@ -611,8 +612,7 @@ fn worked(daemon: &Daemon) -> Duration {
 fn queued_messages_of_clients() {
     let folder = Folder::new(json!({ "plugins": [{ "name": "@ostler/echo" }] }));
     let text = "x".repeat(LONG);
-    let most =
-        "the queued messages and drafts of a chat may take 8 MiB together; remove one, or wait for a turn";
+    let most = "the queued messages and drafts of this chat exceed 8 MiB; remove one, or wait for a turn";
     attack(Kind::Queued, Attack::STORING, &folder, async |daemon| {
         let attacks = (0..4).map(|at| {
             let text = &text;
@@ -643,7 +643,7 @@ fn queued_messages_of_clients() {
                         0..64 => assert_eq!(seen.get("rejectionReason"), None, "{nth}"),
                         _ => assert_eq!(
                             seen["rejectionReason"],
-                            "64 messages wait in this chat, as many as may; remove one, or wait for a turn"
+                            "64 messages wait in this chat, which is the limit; remove one, or wait for a turn"
                         ),
                     }
                 }

@@ -22,7 +22,7 @@ function wrong({ title, triggers, disableConditions = [] }: AutomationDefinition
     if (!title.trim()) return 'title must be a non-empty string';
     const ids = new Set<string>();
     for (const [at, trigger] of triggers.entries()) {
-        if (ids.has(trigger.id)) return `triggers[${at}].id must be one no other trigger has`;
+        if (ids.has(trigger.id)) return `triggers[${at}].id must be unique`;
         ids.add(trigger.id);
         if (trigger.kind === 'event' && trigger.events.length === 0) {
             return `triggers[${at}].events must be a list with at least one event`;
@@ -37,7 +37,7 @@ function wrong({ title, triggers, disableConditions = [] }: AutomationDefinition
             return `disableConditions[${at}].date must be a timestamp, as 2026-01-31T12:00:00Z`;
         }
         if (kinds.has(condition.kind)) {
-            return `disableConditions[${at}].kind must be one no other condition has; ${condition.kind} is named twice`;
+            return `disableConditions[${at}].kind must be unique; ${condition.kind} is named twice`;
         }
         kinds.add(condition.kind);
     }

@@ -32,7 +32,7 @@ class Processes implements Containers {
     }
 
     make({ connection, workspaceFolder }: ContainerRequest, events: ContainerEvents): DevContainer {
-        if (!existsSync(workspaceFolder)) throw new Error(`${workspaceFolder} is not there`);
+        if (!existsSync(workspaceFolder)) throw new Error(`${workspaceFolder} does not exist`);
         // One folder, one container, however many connections.
         const id = this.#folders.get(workspaceFolder) ?? `c${this.#folders.size + 1}`;
         this.#folders.set(workspaceFolder, id);

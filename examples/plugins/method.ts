@@ -22,6 +22,6 @@ export function apply(host: PluginHost): void {
             await feedback.put({ id, from: owner ?? client, text });
             return { id };
         },
-        describe: () => ({ title: 'Send feedback', description: 'Keeps a text for whoever runs this host.' }),
+        describe: () => ({ title: 'Send feedback', description: 'Stores a text for the operator of this host.' }),
     });
 }

@@ -19,7 +19,7 @@ export function apply(host: PluginHost): void {
     }
     for (const [name, text] of Object.entries(snippets ?? {})) {
         if (typeof text !== 'string') {
-            host.problem(`snippet ${name} has to be text`);
+            host.problem(`snippet ${name} must be text`);
             continue;
         }
         host.registerTool({

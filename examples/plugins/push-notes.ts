@@ -38,7 +38,7 @@ export function apply(host: PluginHost, options: { most: number }): void {
     host.registerTool({
         definition: {
             name: 'push_notes',
-            description: 'Sums up a push: where it went and what it holds.',
+            description: 'Summarizes a push: its branch and its commits.',
             inputSchema: {
                 type: 'object',
                 properties: {

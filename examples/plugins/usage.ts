@@ -10,7 +10,7 @@ export const title = 'Use in one file';
 export const defaults = { file: 'usage.jsonl' };
 export const optionsSchema = {
     type: 'object',
-    properties: { file: { type: 'string', description: 'Where use is kept, from the configuration folder.' } },
+    properties: { file: { type: 'string', description: 'Where usage is stored, from the configuration folder.' } },
 };
 
 class FileUsage implements Usage {

@@ -503,7 +503,7 @@ mod tests {
             free.send(()).unwrap();
             other.await.unwrap().unwrap();
             let many = many.await.unwrap_err();
-            assert_eq!(many.to_string(), "the body holds 100002 JSON values; at most 49152 are taken");
+            assert_eq!(many.to_string(), "the body contains 100002 JSON values; the limit is 49152");
         });
     }
 }

@@ -576,7 +576,7 @@ impl<S: Signature> Callable for Native<S, Arc<NativeBody<S>>> {
     }
 
     fn call_now(&self, _: Vec<Live>) -> Result<Live, Thrown> {
-        Err(Thrown::new("this function answers later"))
+        Err(Thrown::new("this function is asynchronous; use `call`, not `call_now`"))
     }
 }
 

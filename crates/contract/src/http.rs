@@ -34,7 +34,7 @@ pub enum BodyError {
     #[error("the body did not arrive within {} seconds", .0.as_secs())]
     Slow(Duration),
     /// It holds more JSON values than there is memory for.
-    #[error("the body holds {values} JSON values; at most {most} are taken")]
+    #[error("the body contains {values} JSON values; the limit is {most}")]
     TooManyValues {
         /// How many it holds.
         values: usize,

@@ -226,7 +226,7 @@ pub fn outside(what: impl std::fmt::Display) -> String {
 
 /// The error of a call that uses the network when there is none.
 pub fn no_network(plugin: impl std::fmt::Display) -> Thrown {
-    Thrown::new(format_args!("plugin {plugin}: this host gives plugins no way to the network"))
+    Thrown::new(format_args!("plugin {plugin}: this host gives plugins no access to the network"))
 }
 
 /// The error of a host call when a plugin is tested without a host.

@@ -36,5 +36,5 @@ pub fn no_tool(name: &str) -> String {
 
 /// A call of a client's tool from a backend without `runClient`.
 pub fn no_client(name: &str) -> String {
-    format!("{name} is run by a client, and this backend asks none")
+    format!("{name} is a client's tool, and this backend calls no tools of clients")
 }

@@ -93,7 +93,7 @@ fn reserved_and_repeated_names_are_thrown() {
     insta::assert_snapshot!(register(&host, "registerRoute", vec![function()]).unwrap_err(), @"plugin notes: registerRoute needs route to be registered only once");
     let trigger =
         |name: &str, events: Value| Live::Data(json!({ "type": name, "title": "T", "events": events }));
-    insta::assert_snapshot!(register(&host, "registerTriggerType", vec![trigger("session", json!([{ "id": "a", "title": "A" }]))]).unwrap_err(), @"plugin notes: registerTriggerType needs type to be a name of its own, not session, which is the host's");
+    insta::assert_snapshot!(register(&host, "registerTriggerType", vec![trigger("session", json!([{ "id": "a", "title": "A" }]))]).unwrap_err(), @"plugin notes: registerTriggerType needs type to be a name other than session, which is reserved for the host");
     insta::assert_snapshot!(register(&host, "registerTriggerType", vec![trigger("build", json!([]))]).unwrap_err(), @"plugin notes: registerTriggerType needs events to be a list with at least one event");
     insta::assert_snapshot!(register(&host, "registerTriggerType", vec![trigger("build", json!([{ "id": "a", "title": "A" }, { "id": "a", "title": "A" }]))]).unwrap_err(), @"plugin notes: registerTriggerType needs events[1].id to be an event id no other event of this type uses");
     register(&host, "registerTriggerType", vec![trigger("build", json!([{ "id": "a", "title": "A" }]))])
@@ -115,7 +115,7 @@ fn every_subject_a_grant_names_is_reserved() {
                 _ => vec![Live::Data(name.into()), object(vec![("read", function())])],
             };
             let thrown = register(&host, method, arguments).unwrap_err();
-            assert!(thrown.ends_with(&format!("{name} is reserved")), "{thrown}");
+            assert!(thrown.ends_with(&format!("other than {name}, which is reserved")), "{thrown}");
         }
     }
 }

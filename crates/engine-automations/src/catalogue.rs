@@ -182,7 +182,6 @@ pub(super) struct History {
 }
 
 impl Automations {
-    /// Lists the automations of the store.
     pub(super) async fn list_stored(&self, store: &AutomationStore) -> Result<(), Thrown> {
         for automation in store.list.read(limit::STORE_SCAN, ()).await.known()? {
             let id = automation.id.clone();
@@ -271,7 +270,7 @@ impl Automations {
             Ok(StateAction::AutomationCreateRequested(request)) => {
                 let id = slug_of(&request.resource)?;
                 if self.entry(&id).is_some() {
-                    return Err(format!("there is an automation {} already", request.resource));
+                    return Err(format!("automation {} already exists", request.resource));
                 }
                 let mut definition = from_automation(request.definition);
                 definition.meta = with_editor(with_pinned(definition.meta, None), None);

@@ -29,7 +29,7 @@ pub(super) fn check(
     for trigger in triggers.unwrap_or_default() {
         if matches!(trigger, AutomationTrigger::Schedule(_)) && !schedules {
             return Err(
-                "schedules do not fire on this host, which does not keep how far they have come".to_owned()
+                "schedules do not fire on this host: its store does not record their progress".to_owned()
             );
         }
         check_trigger(trigger)?;
@@ -56,7 +56,8 @@ pub(super) fn set_problems(
     lacking: &[Lacking],
     schedules: bool,
 ) {
-    let settings = AutomationSettings::of(definition).check().err().map(|why| format!("{why}; it queues"));
+    let settings =
+        AutomationSettings::of(definition).check().err().map(|why| format!("{why}; using overlap: queue"));
     let mut findings: Vec<Finding> = settings
         .into_iter()
         .chain(AutomationSettings::unread(definition))
@@ -77,7 +78,9 @@ pub(super) fn set_problems(
                 Finding::error(format!("automation {id}: its trigger {name} never fires: {why}"))
             }));
         findings.extend(unoffered_events(automations, trigger).into_iter().map(|why| {
-            Finding::error(format!("automation {id}: its trigger {name} waits in vain for {why}"))
+            Finding::error(format!(
+                "automation {id}: trigger {name}: no loaded plugin offers the event {why}"
+            ))
         }));
     }
     let fix = format!("correct automations/{id}.md, or change the automation with a client");
@@ -119,7 +122,7 @@ fn stops_trigger(automations: &Automations, trigger: &AutomationTrigger, schedul
                 let own = [SESSION, WATCH];
                 let offered: Vec<&str> =
                     own.into_iter().chain(types.iter().map(|held| &*held.r#type)).collect();
-                format!("nothing here offers the type {}, only {}", trigger.r#type, offered.join(", "))
+                format!("no loaded plugin offers the type {}, only {}", trigger.r#type, offered.join(", "))
             })
         }
     }
@@ -134,7 +137,7 @@ fn unoffered_events(automations: &Automations, trigger: &AutomationTrigger) -> V
     let offered: Vec<&str> = held.events.iter().map(|event| &*event.id).collect();
     let unoffered = trigger.events.iter().filter(|event| !offered.contains(&event.id.as_str()));
     unoffered
-        .map(|event| format!("{}: {} offers only {}", event.id, trigger.r#type, offered.join(", ")))
+        .map(|event| format!("{}; {} offers only {}", event.id, trigger.r#type, offered.join(", ")))
         .collect()
 }
 

@@ -221,7 +221,7 @@ fn refuse_shared_directories(entry: &SessionEntry) -> Result<(), RpcError> {
     let view = entry.view();
     let Some(tree) = &view.record.worktree else {
         return Err(RpcError::invalid_params(format!(
-            "{} works in no working tree of its own; set session.config.isolation of the automation to worktree",
+            "{} has no separate working tree; set session.config.isolation of the automation to worktree",
             entry.uri
         )));
     };

@@ -43,7 +43,6 @@ const SKIPPED: &str = "a run of it is active, and its overlap is skip";
 /// What an event became that is stored together with its record.
 #[derive(Debug)]
 pub(super) enum Admitted {
-    /// A run.
     Run {
         run: AutomationRunState,
         /// Whether it begins now.
@@ -102,7 +101,7 @@ impl Automations {
                     let Some(wait) = wait else { return Ok(Vec::new()) };
                     let woken = wait
                         .await
-                        .map_err(|_| Thrown::new("the host ended before this event was heard"))??;
+                        .map_err(|_| Thrown::new("the host ended before this event was handled"))??;
                     woken.runs().await
                 }
             }),
@@ -163,7 +162,7 @@ impl Automations {
         };
         let caller = caller.clone();
         Box::pin(async move {
-            let ended = || Thrown::new("the host ended before this event was heard");
+            let ended = || Thrown::new("the host ended before this event was handled");
             if !*self.loaded.borrow() {
                 let mut loaded = self.loaded.subscribe();
                 let read = tokio::time::timeout(limit::STORE_SCAN, loaded.wait_for(|loaded| *loaded)).await;
@@ -383,7 +382,7 @@ impl Automations {
         match of_session {
             Some(session) if !self.access.sees_of(owner, session) => Err(format!(
                 "{owner} may only see its own sessions, and this one belongs to {}",
-                session.unwrap_or("nobody")
+                session.unwrap_or("no user")
             )),
             _ => Ok(()),
         }

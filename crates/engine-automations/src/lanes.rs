@@ -264,7 +264,6 @@ impl Lane {
         self.woken = woken.iter().filter_map(|ago| now.checked_sub(*ago)).collect();
     }
 
-    /// Returns every run.
     pub fn runs(&self) -> impl Iterator<Item = &String> {
         let waiting = self.waiting.iter().map(|held| &held.run);
         self.going.iter().chain(waiting).chain(self.ordered.runs())

@@ -100,7 +100,7 @@ impl Automations {
             }
         });
         if let Err(why) = watch.within(limit::STORE, (on_change,)).await {
-            self.core.log.warn(format_args!("edits of automations will not be seen: {why}"));
+            self.core.log.warn(format_args!("edits of automations are not detected: {why}"));
         }
     }
 

@@ -19,13 +19,11 @@ struct Facts<'a> {
     pub trigger: Option<&'a str>,
     /// The event's id; absent for a schedule or a run started by hand.
     pub event: Option<&'a str>,
-    /// The event's data.
     pub data: Option<SentFields<'a>>,
     /// Whether the data's field `event` is the event's id, which the host added to it.
     pub id_in_data: bool,
     /// The session in which the event happened, if any.
     pub session: Option<&'a str>,
-    /// The title of that session.
     pub session_title: Option<&'a str>,
     /// How many events the run contains.
     pub count: Option<u64>,

@@ -149,7 +149,6 @@ impl Ordered {
         self.going.is_empty() && self.waiting.is_empty()
     }
 
-    /// Returns all runs.
     pub fn runs(&self) -> impl Iterator<Item = &String> {
         self.going.values().chain(self.waiting.iter().map(|held| &held.run))
     }

@@ -123,7 +123,6 @@ fn minutes_of(minutes: u64) -> Duration {
     Duration::from_secs(minutes.saturating_mul(60))
 }
 
-/// A rule.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Rule {
     pub event: Kind,

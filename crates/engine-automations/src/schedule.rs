@@ -32,7 +32,7 @@ impl Schedule {
             .map_err(|why| format!("schedule.expression {expression} cannot be read: {why}"))?;
         let zone = time_zone(&written.time_zone).ok_or_else(|| {
             format!(
-                "schedule.timeZone {} is not a time zone this host knows, as Europe/Berlin or UTC",
+                "schedule.timeZone {} is not a known time zone; use a name such as Europe/Berlin or UTC",
                 written.time_zone
             )
         })?;
@@ -70,7 +70,7 @@ pub fn next_times(
 fn check(expression: &str) -> Result<(), String> {
     let fields: Vec<&str> = expression.split_ascii_whitespace().collect();
     if fields.len() != FIELDS.len() {
-        return Err(format!("has to have five fields ({}), as 0 9 * * MON-FRI", FIELDS.join(", ")));
+        return Err(format!("must have five fields ({}), such as 0 9 * * MON-FRI", FIELDS.join(", ")));
     }
     for (at, field) in fields.into_iter().enumerate() {
         let names: &[&str] = match at {
@@ -178,13 +178,13 @@ mod tests {
         let why = read("0 0 * *", "UTC").expect_err("four fields");
         assert_eq!(
             why,
-            "schedule.expression has to have five fields (minute, hour, day of month, month, day of week), as 0 9 \
+            "schedule.expression must have five fields (minute, hour, day of month, month, day of week), such as 0 9 \
              * * MON-FRI"
         );
         let why = read("0 0 * * *", "Mars/Olympus").expect_err("no zone");
         assert_eq!(
             why,
-            "schedule.timeZone Mars/Olympus is not a time zone this host knows, as Europe/Berlin or UTC"
+            "schedule.timeZone Mars/Olympus is not a known time zone; use a name such as Europe/Berlin or UTC"
         );
     }
 

@@ -24,14 +24,12 @@ pub(super) enum Overlap {
 /// What happens to a run whose host stopped or was lost during it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum OnHostLost {
-    /// It fails.
     #[default]
     Fail,
     /// It starts its work again.
     Resume,
 }
 
-/// The settings of one automation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct AutomationSettings {
     /// Whether every run is a turn of one chat.
@@ -121,7 +119,7 @@ impl AutomationSettings {
                     Some(format!("is not one of {}, so nothing is done after a run", After::names()))
                 }
                 AFTER if !has_tree => Some(format!(
-                    "fails: a run has no working tree of its own; set session.config.{ISOLATION} to {WORKTREE}"
+                    "fails: a run has no separate working tree; set session.config.{ISOLATION} to {WORKTREE}"
                 )),
                 AFTER if definition.session.working_directories.as_ref().is_some_and(|all| all.len() > 1) => {
                     Some(

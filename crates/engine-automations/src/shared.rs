@@ -70,7 +70,6 @@ struct Claimed {
     losses: u64,
 }
 
-/// Returns the kind of a wake.
 pub(super) fn kind_of(cause: Cause<'_>) -> WakeKind {
     match cause {
         Cause::Event | Cause::Counted => WakeKind::Event,
@@ -362,7 +361,6 @@ impl Automations {
         Ok(())
     }
 
-    /// Decides a wake of the store.
     async fn decide_stored(self: &Arc<Self>, wake: Wake) {
         let (key, id) = (wake.run.resource.clone(), id_of(&wake.run).to_owned());
         let losses = {

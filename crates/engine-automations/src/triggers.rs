@@ -34,7 +34,6 @@ pub(super) struct Waiting {
 pub(super) struct Lacking {
     /// The trigger's id.
     pub trigger: String,
-    /// Its type.
     pub r#type: String,
     /// The key that its type's `configSchema` requires.
     pub key: String,

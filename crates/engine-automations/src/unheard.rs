@@ -159,7 +159,6 @@ impl DeclaredTriggers {
         }
     }
 
-    /// Whether nothing is left.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.by_value.is_empty() && self.of.is_empty()

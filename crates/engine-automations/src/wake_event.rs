@@ -59,7 +59,6 @@ pub(super) fn of_plugin<'a>(
 }
 
 impl Automations {
-    /// Returns the run of an event.
     pub(super) fn run_of_event(
         &self,
         entry: &CatalogueEntry,

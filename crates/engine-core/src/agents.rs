@@ -15,9 +15,7 @@ use ostler_protocol::wire::state::{
 /// A tool of the host with its definition in the form of the protocol, shared by all sessions.
 #[derive(Debug, Clone)]
 pub struct OfferedTool {
-    /// The tool.
     pub tool: Owned<Tool>,
-    /// Its definition.
     pub definition: Arc<ToolDefinition>,
 }
 

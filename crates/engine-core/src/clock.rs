@@ -24,7 +24,6 @@ impl Clock {
         })
     }
 
-    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }

@@ -12,7 +12,6 @@ enum Kind {
     Text,
     Switch,
     Object,
-    /// A list.
     List,
     /// One of these, in ascending order.
     Level(&'static [&'static str]),
@@ -29,7 +28,6 @@ struct Setting {
 /// Which settings backends receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Backends {
-    /// None.
     None,
     /// Those of all active clients of the session.
     AllClients,
@@ -149,7 +147,8 @@ pub fn wrong_value(key: &str, value: &Value) -> Option<String> {
 /// Returns why the settings of a connection are too large, if they are.
 pub fn too_much(kept: &JsonObject) -> Option<String> {
     let size: usize = kept.iter().map(|(key, value)| key.len() + value.to_string().len()).sum();
-    (size > KEPT_MAX).then(|| format!("the settings of one connection may take {KEPT_MAX} bytes, not {size}"))
+    (size > KEPT_MAX)
+        .then(|| format!("the settings of this connection have {size} bytes; the limit is {KEPT_MAX}"))
 }
 
 /// Returns the settings for backends, as properties of the root channel's schema.
@@ -171,7 +170,6 @@ pub fn schema() -> JsonObject {
 /// The settings of a connection of an active client of a session.
 #[derive(Debug)]
 pub struct ClientValues {
-    /// The values.
     pub values: JsonObject,
     /// The client: its owner and id. A client can have several connections, of which some are dead.
     pub client: (Option<String>, Option<String>),

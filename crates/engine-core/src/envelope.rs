@@ -16,9 +16,7 @@ const FRAME_ROOM: usize = 256;
 /// Who dispatched an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// The client's id.
     pub client_id: String,
-    /// The client's sequence number.
     pub client_seq: i64,
 }
 

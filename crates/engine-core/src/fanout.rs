@@ -88,11 +88,8 @@ impl Audience {
 /// One subscriber of one channel.
 #[derive(Debug, Clone)]
 pub struct Subscriber {
-    /// The connection.
     pub connection: ConnectionId,
-    /// Its outbox.
     pub outbox: Arc<Outbox>,
-    /// Its protocol version.
     pub version: Version,
     /// The URI with which it subscribed, if that is another spelling of the channel.
     pub alias: Option<Arc<str>>,

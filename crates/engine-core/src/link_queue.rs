@@ -32,7 +32,6 @@ pub struct Receiver {
 pub enum Queued {
     /// A message about a connection or the link.
     Message {
-        /// Its text.
         text: String,
         /// The charge of its memory.
         charge: Option<Charge>,
@@ -44,7 +43,6 @@ pub enum Queued {
 }
 
 impl Queued {
-    /// Returns its size.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Message { text, .. } => text.len(),
@@ -111,12 +109,10 @@ struct State {
 const BEHIND: &str = "it did not keep up";
 
 impl LinkQueue {
-    /// Creates an empty queue.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), wake: Notify::new(), room: Notify::new(), limit })
     }
 
-    /// Queues a message.
     pub fn message(&self, text: String, charge: Option<Charge>) {
         let mut state = self.state.lock();
         self.push(&mut state, Queued::Message { text, charge });

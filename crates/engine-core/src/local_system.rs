@@ -15,7 +15,6 @@ pub struct Found {
 /// A part that the versions file pins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pinned {
-    /// The version.
     pub version: String,
     /// Its source package, if the file names one.
     pub package: Option<String>,

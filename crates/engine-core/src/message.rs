@@ -11,7 +11,6 @@ pub fn message(text: String, kind: MessageKind) -> Message {
     Message { text, origin: MessageOrigin { kind }, attachments: None, model: None, agent: None, meta: None }
 }
 
-/// Returns the run of a message.
 pub fn run_of(message: &Message) -> Option<&str> {
     let of_run = message.origin.kind == MessageKind::Automation;
     message.meta.as_ref().filter(|_| of_run)?.get(&names::meta_key(RUN))?.as_str()

@@ -10,7 +10,6 @@ use crate::limits::Limits;
 use crate::outbox::DEFAULT_LIMIT;
 use crate::web_links::Links;
 
-/// The options of a host.
 #[derive(Debug, Clone)]
 pub struct HostOptions {
     /// The name of this host, which is the owner of work without a user.

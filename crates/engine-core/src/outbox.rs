@@ -39,7 +39,6 @@ impl Batch {
         &self.frames
     }
 
-    /// Returns their size.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -162,7 +161,6 @@ pub struct Outbox {
     limit: usize,
     /// The connection's part of the host's budget.
     budget: Budget,
-    /// The host's budget.
     host: Budget,
     tap: Option<Tap>,
     link: Option<Linked>,
@@ -188,12 +186,10 @@ struct State {
     closed: Option<Closed>,
 }
 
-/// The size of an outbox.
 #[derive(Debug, Clone, Copy)]
 pub struct OutboxSize {
     /// Requests without a response.
     pub requests: usize,
-    /// Messages.
     pub messages: usize,
     /// Their size in bytes.
     pub bytes: usize,
@@ -289,7 +285,6 @@ impl Outbox {
         state.own >= PAUSE && state.closed.is_none()
     }
 
-    /// Returns its size.
     pub fn waiting(&self) -> OutboxSize {
         let state = self.state();
         OutboxSize {
@@ -341,7 +336,6 @@ impl Outbox {
         }
     }
 
-    /// Queues an item.
     pub fn push(&self, mut item: Item) {
         let mut state = self.state();
         if state.closed.is_some() {
@@ -523,7 +517,6 @@ impl Outbox {
         }
     }
 
-    /// Returns whether the outbox is closed.
     pub fn is_closed(&self) -> bool {
         self.state().closed.is_some()
     }

@@ -31,7 +31,6 @@ impl fmt::Debug for dyn PluginFolders {
 /// A copy of a client's plugin; its folder is removed when this is dropped.
 #[derive(Debug)]
 pub struct PluginFolder {
-    /// Its path.
     pub path: String,
     /// Its size on the disk.
     pub charges: Vec<Charge>,

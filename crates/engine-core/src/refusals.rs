@@ -119,7 +119,7 @@ const LONGEST_MESSAGE: usize = 4 * 1024 * 1024;
 pub fn message_too_long(text: &str) -> Option<String> {
     let length = text.len();
     (length > LONGEST_MESSAGE).then(|| {
-        format!("the text of a message may take {LONGEST_MESSAGE} bytes, not {length}; attach a long text as a file")
+        format!("the text of the message has {length} bytes; the limit is {LONGEST_MESSAGE}; attach a long text as a file")
     })
 }
 
@@ -160,7 +160,7 @@ pub fn already_exists(uri: &str) -> String {
 
 /// A second directory for a backend that supports only one.
 pub fn one_folder(provider: &str) -> String {
-    format!("{provider} works in one folder")
+    format!("{provider} supports only one folder")
 }
 
 /// A directory of a chat that is not one of its session.
@@ -175,7 +175,7 @@ pub fn no_chat_in(spelled: &str, session: &str) -> RpcError {
 
 /// The request for input does not exist, or was answered.
 pub fn no_question(request: &str) -> String {
-    format!("nothing called {request} waits for an answer")
+    format!("no request {request} waits for an answer")
 }
 
 /// An invalid action.
@@ -190,7 +190,7 @@ pub fn does_not_belong(action: &str, channel: &str) -> String {
 
 /// A command before `initialize`.
 pub fn before_initialize(method: &str) -> RpcError {
-    RpcError::invalid_request(format!("{method} came before initialize"))
+    RpcError::invalid_request(format!("{method} was received before initialize"))
 }
 
 /// A command without a provider on this host, or not in the negotiated protocol version.
@@ -219,7 +219,7 @@ pub fn no_machine_for(provider: &str) -> String {
 
 /// The host has no automation store.
 pub fn no_automations() -> RpcError {
-    RpcError::method_not_found("this host keeps no automations")
+    RpcError::method_not_found("this host has no automation store")
 }
 
 /// No plugin registered the scheme.

@@ -22,7 +22,6 @@ const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(250);
 pub struct ConnectionRef {
     /// Its number.
     pub id: ConnectionId,
-    /// Its outbox.
     pub outbox: Arc<Outbox>,
 }
 
@@ -35,7 +34,6 @@ pub struct Responder {
     answered: bool,
     /// The span of the request, which ends with it.
     span: Span,
-    /// The charge of the request.
     _request: Option<Charge>,
 }
 

@@ -42,7 +42,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The services that all parts of the host share: time, log, options, registry, stage and delivery to clients.
 #[derive(Debug)]
 pub struct Core {
-    /// The options of the host.
     pub options: HostOptions,
     /// Memory used on behalf of clients.
     pub budget: Budget,
@@ -52,7 +51,6 @@ pub struct Core {
     pub reads: Budget,
     /// The part of the budget for bodies of requests.
     pub bodies: Bodies,
-    /// The current time.
     pub clock: Clock,
     /// The log; plugins that listen to lines receive its lines.
     pub log: Log,
@@ -229,7 +227,6 @@ impl Core {
         self.registry.get()
     }
 
-    /// The session store.
     pub fn session_store(&self) -> Option<&SessionStore> {
         self.registry()?.port::<SessionStore>()
     }
@@ -256,12 +253,10 @@ impl Core {
         self.own_sessions.get()
     }
 
-    /// Returns the store of turns.
     pub fn turn_store(&self) -> Option<&SessionStore> {
         self.store_of(SessionStore::keeps_turns)
     }
 
-    /// Returns the store of annotations.
     pub fn annotation_store(&self) -> Option<&SessionStore> {
         self.store_of(SessionStore::keeps_annotations).filter(|store| store.keeps_annotations())
     }
@@ -276,7 +271,6 @@ impl Core {
         store.filter(|store| keeps(store)).or_else(|| self.own_sessions.get()).or(store)
     }
 
-    /// The automation store.
     pub fn automation_store(&self) -> Option<&AutomationStore> {
         self.registry()?.port::<AutomationStore>()
     }
@@ -286,17 +280,14 @@ impl Core {
         self.automation_store().ok_or_else(crate::refusals::no_automations)
     }
 
-    /// The record store.
     pub fn record_store(&self) -> Option<&RecordStore> {
         self.registry()?.port::<RecordStore>()
     }
 
-    /// The policies.
     pub fn policies(&self) -> Option<&Policies> {
         self.registry()?.port::<Policies>()
     }
 
-    /// The vault.
     pub fn vault(&self) -> Option<&Vault> {
         self.registry()?.port::<Vault>()
     }

@@ -11,7 +11,6 @@ use serde::Deserialize;
 /// The notification, which only hosts receive.
 const METHOD: &str = "ostler/terminals";
 
-/// The lists.
 #[derive(Debug, Default)]
 pub(super) struct TerminalLists {
     /// The terminals of this host.

@@ -11,18 +11,14 @@ use crate::ids::ConnectionId;
 /// Who sent a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
-    /// A client.
     Client,
-    /// The host.
     Host,
 }
 
 /// A recorded frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Passing<'a> {
-    /// Its connection.
     pub connection: ConnectionId,
-    /// Who sent it.
     pub sender: Sender,
     /// The unchanged frame; one from a client may not be JSON.
     pub text: &'a [u8],
@@ -30,7 +26,6 @@ pub struct Passing<'a> {
 
 /// Records frames. It is called in the path of frames, so it must only pass them on.
 pub trait FrameRecorder: fmt::Debug + Send + Sync {
-    /// Records a frame.
     fn record(&self, frame: Passing<'_>);
 }
 
@@ -57,7 +52,6 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Records frames.
     pub fn record<'a>(&self, sender: Sender, frames: impl IntoIterator<Item = &'a [u8]>) {
         let recorder = self.wire.recorder.read().clone();
         let Some(recorder) = recorder else { return };

@@ -7,7 +7,6 @@ use ostler_contract::{Thrown, Value};
 /// Parses and formats YAML, implemented by the builder of the host.
 #[derive(Clone)]
 pub struct Yaml {
-    /// Parses YAML text.
     pub parse: Arc<dyn Fn(&str) -> Result<Value, Thrown> + Send + Sync>,
     /// Formats data as YAML text.
     pub stringify: Arc<dyn Fn(&Value) -> Result<String, Thrown> + Send + Sync>,
@@ -15,7 +14,7 @@ pub struct Yaml {
 
 impl Default for Yaml {
     fn default() -> Self {
-        let none = || Thrown::new("this host reads and writes no YAML");
+        let none = || Thrown::new("this host has no YAML parser");
         Self { parse: Arc::new(move |_| Err(none())), stringify: Arc::new(move |_| Err(none())) }
     }
 }

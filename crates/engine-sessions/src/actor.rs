@@ -77,7 +77,6 @@ pub(super) struct Actor {
     pub changes: Option<ChangesSummary>,
     /// Whether the session's changesets are those that its backend reported.
     pub reports_changesets: bool,
-    /// The session's annotations.
     pub annotations: Annotations,
     /// The plugins that clients contribute to the session.
     pub client_plugins: ClientPlugins,

@@ -192,7 +192,7 @@ impl Actor {
         let bytes: usize = rows.iter().map(|row| row.to_string().len()).sum();
         if bytes > MAX_BYTES {
             let most = MAX_BYTES >> 20;
-            return refuse(format!("the annotations of a session may take {most} MiB together; remove some"));
+            return refuse(format!("the annotations of this session exceed {most} MiB; remove some"));
         }
         self.memory.annotations = bytes;
         let Some(set) = self.core.annotation_store().and_then(|store| store.set_annotations.as_ref()) else {
@@ -252,7 +252,7 @@ fn check_new(annotation: &Annotation) -> Refused {
     for entry in &annotation.entries {
         has_id(&entry.id, "entry")?;
         if !ids.insert(entry.id.as_str()) {
-            return refuse(format!("two entries of {} are called {}", annotation.id, entry.id));
+            return refuse(format!("{}: duplicate entry id {}", annotation.id, entry.id));
         }
     }
     Ok(())

@@ -23,7 +23,6 @@ use super::mailbox::{ToSession, WorkerOpened};
 use super::turns::{request_of, worker_uri};
 
 impl Actor {
-    /// Handles one emitted action.
     pub(super) async fn handle_emit(&mut self, at: usize, channel: Emit, action: StateAction) {
         match channel {
             Emit::Chat => self.emit_chat(at, action).await,
@@ -188,7 +187,7 @@ impl Actor {
         let name = actions::type_of(action).unwrap_or("an action without a type");
         let provider = &self.entry.provider;
         self.core.log.warn(format_args!(
-            "{}: backend {provider} emitted {name}, which is not for {place} to say; dropped",
+            "{}: backend {provider} emitted {name}, which is not an action of {place}; dropped",
             self.entry.uri
         ));
     }

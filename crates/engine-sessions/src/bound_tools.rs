@@ -131,7 +131,6 @@ impl SessionEntry {
         self.brought.borrow().asleep.iter().any(|(_, identity)| connected.contains(identity))
     }
 
-    /// Returns the session's active clients.
     pub fn active_clients(&self) -> Arc<[ClientIdentity]> {
         self.brought.borrow().clients.clone()
     }

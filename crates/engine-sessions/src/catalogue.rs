@@ -508,7 +508,6 @@ async fn load_from_store(sessions: Arc<Sessions>, id: String) -> Result<Option<A
     }
 }
 
-/// Reads the chats of a session.
 async fn chats_of(store: &SessionStore, stored: &mut StoredSession) -> Read<Vec<KeptChat>> {
     match stored.chats.take() {
         Some(chats) => Read::Known(chats),

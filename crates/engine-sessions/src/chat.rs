@@ -404,7 +404,6 @@ impl Chat {
         }
     }
 
-    /// Whether this is a worker's chat.
     pub fn is_worker(&self) -> bool {
         self.lead.is_some()
     }

@@ -102,7 +102,7 @@ impl Actor {
                 let run = message.and_then(run_of).map(str::to_owned);
                 let run = run.filter(|_| removed.kind == PendingMessageKind::Queued);
                 if !self.apply_chat(at, StateAction::ChatPendingMessageRemoved(removed), origin) {
-                    return refuse(format!("no message {id} waits here"));
+                    return refuse(format!("this chat has no pending message {id}"));
                 }
                 self.stored_in(at, before, self.keep_chats()).await;
                 if let (Some(run), Some(observer)) = (run, self.sessions.observer()) {
@@ -132,7 +132,7 @@ impl Actor {
                 let turn = resume.turn_id.clone();
                 let last = self.chats[at].state.turns.last();
                 if last.is_some_and(|last| self.command_line_of(&last.message).is_some()) {
-                    return refuse("a command line does not go on; send it again");
+                    return refuse("a command line cannot be resumed; send it again");
                 }
                 // It goes on in the name of its sender.
                 if let Some(refused) = last.and_then(|last| self.refusal_of(&last.message)) {
@@ -148,7 +148,7 @@ impl Actor {
                     || !self.apply_chat(at, StateAction::ChatTurnResume(resume), origin)
                 {
                     return refuse(
-                        "only the latest turn can go on, and only where it failed and says it can",
+                        "only the latest turn can be resumed, and only if it failed and allows it",
                     );
                 }
                 self.chats[at].is_given = true;
@@ -230,7 +230,7 @@ impl Actor {
             return refuse("a turn needs an id");
         }
         if chat.state.turns.iter().any(|turn| turn.id == started.turn_id) {
-            return refuse(format!("there was a turn {} in this chat already", started.turn_id));
+            return refuse(format!("this chat already had a turn {}", started.turn_id));
         }
         Ok(())
     }
@@ -409,7 +409,7 @@ impl Actor {
                 return refuse(no_directory_of(&set.directory, &self.entry.uri));
             }
             StateAction::ChatWorkingDirectoryRemoved(removed) if own.first() == Some(&removed.directory) => {
-                return refuse("the first folder of a chat stays");
+                return refuse("the first folder of a chat cannot be removed");
             }
             StateAction::ChatWorkingDirectoryRemoved(removed) if !own.contains(&removed.directory) => {
                 return refuse(format!("{} is not a folder of this chat", removed.directory));

@@ -33,7 +33,6 @@ use crate::Sessions;
 /// A request for a new chat.
 #[derive(Debug, Default)]
 pub struct NewChat {
-    /// The URI of the new chat.
     pub uri: String,
     /// The chat and turn from which the chat is created.
     pub source: Option<ChatSource>,
@@ -204,7 +203,7 @@ impl Actor {
             return Err(RpcError::provider_not_found(self.without_backend()));
         };
         if agent.chats.is_none() {
-            return Err(RpcError::invalid_params(format!("{provider} keeps one chat per session")));
+            return Err(RpcError::invalid_params(format!("{provider} supports one chat per session")));
         }
         let source = self.source(&agent, new)?;
         let folders = self.state.working_directories.iter().flatten();
@@ -336,7 +335,7 @@ impl Actor {
             return Err(nothing_at(spelled));
         };
         if self.chats[at].is_worker() {
-            let why = format!("{spelled} is a worker's chat; it goes with the chat that spawned it");
+            let why = format!("{spelled} is a worker's chat; it is removed with the chat that started it");
             return Err(RpcError::invalid_params(why));
         }
         if self.chats.iter().filter(|chat| !chat.is_worker()).count() == 1 {
@@ -438,7 +437,9 @@ async fn forked_at(
         Ok(Ok(Err(why))) | Err(why) => {
             Err(RpcError::internal(format!("{provider} could not fork after {turn}: {}", why.message)))
         }
-        Ok(Err(_)) => Err(RpcError::internal(format!("{provider} is not there to fork after {turn}"))),
+        Ok(Err(_)) => {
+            Err(RpcError::internal(format!("{provider} is not loaded, so it cannot fork after {turn}")))
+        }
     }
 }
 

@@ -44,7 +44,6 @@ pub(super) fn refuse_for_now(why: impl Into<String>) -> Refused {
 pub const ACTIVE_CLIENT_SET: &str = "session/activeClientSet";
 
 impl Actor {
-    /// Handles one dispatched action.
     pub(super) async fn handle_dispatch(&mut self, dispatch: Dispatch) {
         if let Some(Err(why)) = &dispatch.room {
             self.flush_out();
@@ -149,7 +148,7 @@ impl Actor {
             }
             StateAction::SessionActiveClientRemoved(removed) => {
                 if removed.client_id != dispatch.origin.client_id {
-                    return refuse("a client may only take itself out of a session");
+                    return refuse("a client can only remove itself from a session");
                 }
                 self.client_gone(&removed.client_id);
                 if self.apply_session(StateAction::SessionActiveClientRemoved(removed), origin) {

@@ -378,12 +378,12 @@ impl Source {
                     return Err(format!("it has more than {ENTRIES_MAX} files and directories"));
                 }
                 if !is_plain(&name) {
-                    return Err(format!("{directory} has an entry {name:?}, which is no plain name"));
+                    return Err(format!("{directory} has an entry {name:?}, which is not a plain file name"));
                 }
                 let mut path: Vec<String> = path.clone();
                 path.push(name);
                 if path.len() > DEPTH_MAX {
-                    return Err(format!("its directories are more than {DEPTH_MAX} deep"));
+                    return Err(format!("its directories are nested more than {DEPTH_MAX} levels deep"));
                 }
                 let uri = child(&directory, &path[path.len() - 1]);
                 match entry.r#type.as_str() {
@@ -408,7 +408,7 @@ impl Source {
         let listed = self.publisher()?.ask_any("resourceList", &params).await;
         let listed = listed.map_err(|refused| format!("{directory}: {}", refused.message))?;
         serde_json::from_value(listed)
-            .map_err(|error| format!("{directory}: resourceList was answered with something else: {error}"))
+            .map_err(|error| format!("{directory}: invalid response to resourceList: {error}"))
     }
 
     /// Returns the content of a file, with the charge of its memory.
@@ -434,7 +434,7 @@ impl Source {
         };
         *bytes += content.len();
         if *bytes > BYTES_MAX {
-            return Err(format!("its files hold more than {} MiB", BYTES_MAX >> 20));
+            return Err(format!("its files exceed {} MiB", BYTES_MAX >> 20));
         }
         folder.charges.push(charged(&self.sessions.limits.client_plugins, content.len().max(BLOCK))?);
         Ok((content, charge))
@@ -443,7 +443,10 @@ impl Source {
 
 fn charged(budget: &Budget, bytes: usize) -> Result<Charge, String> {
     budget.try_take(bytes).ok_or_else(|| {
-        format!("the plugins of all sessions' clients take {} MiB already", budget.limit() >> 20)
+        format!(
+            "the limit of {} MiB for the plugins of all sessions' clients is reached",
+            budget.limit() >> 20
+        )
     })
 }
 

@@ -8,6 +8,7 @@ use ostler_contract::Thrown;
 use ostler_contract::points::ResourceContent;
 use ostler_engine_users::resources::CLIENTS;
 use ostler_engine_users::resources::published::Asker;
+use ostler_engine_users::users::principal::ANONYMOUS;
 use ostler_protocol::names::meta_key;
 use ostler_protocol::origins::{Effect, WayIn};
 use ostler_protocol::wire::state::{Message, MessageAttachment};
@@ -89,7 +90,7 @@ impl Sessions {
             let why = format!("{uri}: client {client}, which attached it, {why}");
             return Some(Err(ostler_protocol::RpcError::not_found(why).into()));
         };
-        let owner = entry.owner.as_deref().unwrap_or("nobody");
+        let owner = entry.owner.as_deref().unwrap_or(ANONYMOUS);
         if let Err(refused) =
             self.access.require_effect((WayIn::Attachment, Effect::LookUp), owner, Some(CLIENTS))
         {

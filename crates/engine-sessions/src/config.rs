@@ -93,7 +93,7 @@ impl ReadSchema {
             if meaning == Meaning::Missing {
                 let title = property["title"].as_str().unwrap_or(key);
                 foreign.notes.push(format!(
-                    "Warning: this agent has no {title} = {value}, which was chosen for this session; it goes on with its own."
+                    "Warning: this agent has no {title} = {value}, which was chosen for this session; it continues with its own."
                 ));
             }
         }
@@ -224,7 +224,7 @@ impl Sessions {
         );
         let written = self
             .read_schema(agent, schema?)
-            .ok_or_else(|| Thrown::new("its schema() is no schema of settings: { properties: { … } }"))?;
+            .ok_or_else(|| Thrown::new("its schema() is not a schema of settings: { properties: { … } }"))?;
         let mut schema = written.schema.clone();
         let mut values = JsonObject::new();
         let mut contributed = Vec::new();

@@ -74,12 +74,12 @@ impl Left {
     fn report(&self, log: &Log) {
         match self {
             Self::Unread(why) => log.warn(format_args!(
-                "sessions with queued messages or broken turns wait until somebody opens them; they could not be read: {why}"
+                "sessions with queued messages or broken turns wait until a user opens them; they could not be read: {why}"
             )),
             Self::Asleep(ids) => {
                 let (count, named) = (ids.len(), ids.join(", "));
                 log.warn(format_args!(
-                    "{count} sessions with queued messages or broken turns wait until somebody opens them: {named}"
+                    "{count} sessions with queued messages or broken turns wait until a user opens them: {named}"
                 ));
             }
         }

@@ -50,7 +50,6 @@ pub struct NewSession {
     pub id: String,
     /// The agent's provider; `None` stands for the first agent.
     pub provider: Option<String>,
-    /// The session's owner.
     pub owner: Option<String>,
     /// Another owner in whose name the session works.
     pub works_for: Option<String>,
@@ -111,7 +110,7 @@ impl Sessions {
             return Err(try_again(lost));
         }
         if let Some(other) = new.working_directories.iter().find(|text| !names_a_directory(text)) {
-            let why = format!("workingDirectories: {other} is no file: URI and no absolute path");
+            let why = format!("workingDirectories: {other} is neither a file: URI nor an absolute path");
             return Err(RpcError::invalid_params(why));
         }
         let provider = agent.provider.to_string();

@@ -44,7 +44,7 @@ fn create_chat(sessions: Weak<Sessions>) -> Tool {
             name: "createChat".into(),
             title: Some("Open a chat".to_owned()),
             description: Some(
-                "Opens one more chat in a session and says the first thing in it. The chat goes on by itself, beside \
+                "Opens one more chat in a session and sends its first message. The chat runs by itself, beside \
                  this one."
                     .to_owned(),
             ),

@@ -52,14 +52,14 @@ impl EmitLimit {
     pub fn wait_one_more(&self, action: &StateAction) -> Result<(), Thrown> {
         let (Waiting { count, bytes }, one) = (&*self.0, EmittedSize::one(action));
         let why = if count.fetch_add(one.count, Ordering::Relaxed) >= MOST {
-            format!("{MOST} emitted actions wait already")
+            format!("{MOST} emitted actions already wait")
         } else {
             let waiting = bytes.fetch_add(one.bytes, Ordering::Relaxed);
             if waiting == 0 || waiting + one.bytes <= MOST_BYTES {
                 return Ok(());
             }
             bytes.fetch_sub(one.bytes, Ordering::Relaxed);
-            format!("{waiting} bytes of emitted actions wait already")
+            format!("{waiting} bytes of emitted actions already wait")
         };
         count.fetch_sub(one.count, Ordering::Relaxed);
         let why = format!("{why}; pause before there are more");

@@ -6,7 +6,6 @@ use ostler_contract::{JsonObject, Value};
 /// What another host's word means here.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Meaning<'a> {
-    /// This value.
     Value(&'a str),
     /// What the agent does without a choice.
     Default,

@@ -163,7 +163,6 @@ pub struct SessionEntry {
     pub uri: String,
     /// The agent's provider.
     pub provider: String,
-    /// The session's owner.
     pub owner: Option<String>,
     /// Another owner in whose name the session works.
     works_for: Option<String>,
@@ -211,7 +210,6 @@ pub struct SessionEntry {
 /// Whether an actor reads the mailbox.
 #[derive(Debug)]
 enum Resting {
-    /// The mailbox is open.
     Open(Mailbox, Awake),
     /// No actor runs; the next message wakes the session.
     Asleep,
@@ -244,11 +242,9 @@ impl SessionEntry {
 pub enum Place {
     /// The session's own channel.
     Session,
-    /// The default chat.
     DefaultChat,
     /// A chat with a separate URI.
     Chat(String),
-    /// The annotations.
     Annotations,
 }
 

@@ -65,7 +65,6 @@ impl Drop for Listing<'_> {
 enum ListedRow {
     /// A session in memory.
     Held(Arc<SessionEntry>),
-    /// A stored session with its chats.
     Stored(Box<(StoredSession, Vec<KeptChat>)>),
     /// A session of another host that was reported meanwhile.
     Reported(Box<SessionSummary>),

@@ -35,7 +35,6 @@ pub struct Subscription {
     pub spelled: String,
     /// The channel of the session.
     pub place: Place,
-    /// The subscriber.
     pub subscriber: Subscriber,
     /// The number of newest turns that the client asked for, if any.
     pub turns: Option<usize>,
@@ -102,9 +101,7 @@ impl Dispatch {
 pub struct TurnRequest {
     /// The chat.
     pub place: Place,
-    /// The message.
     pub message: Message,
-    /// The requested model.
     pub model: Option<ModelSelection>,
     /// The principal that counts as the sender.
     pub sender: Option<String>,
@@ -119,7 +116,6 @@ pub struct TurnRequest {
 /// The outcome of a [`TurnRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnTaken {
-    /// The turn has started.
     Started {
         /// The turn's id.
         turn: String,
@@ -150,7 +146,6 @@ pub enum ToSession {
         chat: u64,
         /// The kind of channel.
         channel: Emit,
-        /// The action.
         action: StateAction,
     },
     /// A backend reported its own id of a turn.
@@ -162,7 +157,6 @@ pub enum ToSession {
         /// The turn's id in the backend.
         transcript: String,
     },
-    /// A backend started.
     BackendStarted {
         /// The chat's number.
         chat: u64,
@@ -175,7 +169,6 @@ pub enum ToSession {
         chat: u64,
         /// The server.
         id: String,
-        /// The error.
         why: Thrown,
     },
     /// A backend can no longer continue.
@@ -196,16 +189,13 @@ pub enum ToSession {
         chat: u64,
         /// The turn that was to begin, if any.
         turn: Option<String>,
-        /// The error.
         why: Thrown,
     },
     /// A turn that has already started may not run; no backend runs it.
     TurnRefused {
         /// The chat's number.
         chat: u64,
-        /// The turn.
         turn: String,
-        /// The reason.
         why: TurnRefusal,
     },
     /// A backend reported its own id.
@@ -217,14 +207,12 @@ pub enum ToSession {
     },
     /// The host starts a turn.
     Turn {
-        /// The request.
         request: Box<TurnRequest>,
         /// The receiver of the outcome.
         taken: oneshot::Sender<Result<TurnTaken, String>>,
     },
     /// An automation steers the running turn.
     Steer {
-        /// The request.
         request: Box<TurnRequest>,
         /// The receiver of whether the backend accepted it.
         taken: oneshot::Sender<bool>,
@@ -243,15 +231,11 @@ pub enum ToSession {
         answer: Option<oneshot::Sender<bool>>,
     },
     /// The annotations were read from the store, or could not be.
-    AnnotationsRead {
-        /// The annotations.
-        outcome: Result<AnnotationsState, Thrown>,
-    },
+    AnnotationsRead { outcome: Result<AnnotationsState, Thrown> },
     /// The preparation of a client's action has finished or failed.
     Prepared {
         /// The number of the preparation.
         number: u64,
-        /// The client's dispatch.
         dispatch: Box<Dispatch>,
         /// The action to handle, or the reason for the rejection.
         outcome: Result<Box<StateAction>, Rejection>,
@@ -266,10 +250,7 @@ pub enum ToSession {
         refused: Option<String>,
     },
     /// A tool or plugin renames the session.
-    Rename {
-        /// The new title.
-        title: String,
-    },
+    Rename { title: String },
     /// Asks for the turns of a chat.
     Turns {
         /// The chat.
@@ -293,9 +274,7 @@ pub enum ToSession {
         spelled: String,
         /// The chat.
         place: Place,
-        /// The client's cursor.
         cursor: Option<String>,
-        /// The client's connection.
         connection: ConnectionRef,
         /// The receiver of the empty result, which follows the turns.
         responder: Responder,
@@ -311,7 +290,6 @@ pub enum ToSession {
     },
     /// The backend accepted or refused settings that a client changed.
     ConfigAnswered {
-        /// The client's dispatch.
         dispatch: Box<Dispatch>,
         /// Whether the action changed settings when it arrived.
         changes: bool,
@@ -324,7 +302,6 @@ pub enum ToSession {
         lender: Lender,
         /// The protected resource.
         resource: String,
-        /// The token.
         token: String,
     },
     /// A client tool timed out.
@@ -377,12 +354,10 @@ pub enum ToSession {
     WorkerEmit {
         /// The chat's number.
         chat: u64,
-        /// The action.
         action: StateAction,
     },
     /// Asks for a new chat.
     OpenChat {
-        /// The new chat.
         chat: Box<NewChat>,
         /// The receiver of the outcome, once the chat is open or has failed to open.
         answer: oneshot::Sender<Result<(), RpcError>>,
@@ -549,7 +524,6 @@ pub struct WorkerOpened {
     pub parent: u64,
     /// The tool call's id.
     pub call: String,
-    /// The backend's request.
     pub request: ostler_contract::points::WorkerRequest,
     /// The receiver of the chat's number, URI and turn.
     pub answer: oneshot::Sender<Result<(u64, String, String), Thrown>>,

@@ -311,7 +311,7 @@ impl Actor {
         let count = chat.waits().filter(|(held, _)| held.is_some() && *held != id).count();
         if id.is_some() && count >= MOST_QUEUED {
             return refuse(format!(
-                "{count} messages wait in this chat, as many as may; remove one, or wait for a turn"
+                "{count} messages wait in this chat, which is the limit; remove one, or wait for a turn"
             ));
         }
         let bytes = chat.waiting_except(Some(id)) + more;
@@ -330,9 +330,7 @@ impl Actor {
 
 fn too_much(of: &str, most: usize) -> String {
     let most = most >> 20;
-    format!(
-        "the queued messages and drafts of a {of} may take {most} MiB together; remove one, or wait for a turn"
-    )
+    format!("the queued messages and drafts of this {of} exceed {most} MiB; remove one, or wait for a turn")
 }
 
 impl Chat {

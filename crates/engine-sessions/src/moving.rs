@@ -89,7 +89,7 @@ impl Actor {
         let anchor = self.anchor(after);
         match anchor {
             Some(anchor) if anchor != uri => Ok(()),
-            Some(_) => Err(RpcError::invalid_params(format!("{after} cannot stand behind itself"))),
+            Some(_) => Err(RpcError::invalid_params(format!("{after} cannot be moved behind itself"))),
             None => Err(no_chat_in(after, &self.entry.uri)),
         }
     }
@@ -307,12 +307,14 @@ impl Sessions {
                 return wait.await.unwrap_or_else(|_| Err(gone())).map(|()| from.uri.clone());
             }
             if taker.provider != from.provider {
-                let why =
-                    format!("a chat of {} cannot go on in a session of {}", from.provider, taker.provider);
+                let why = format!(
+                    "cannot move a chat of {} to a session of {}: the providers differ",
+                    from.provider, taker.provider
+                );
                 return Err(RpcError::invalid_params(why));
             }
             if !taker.works_as(&from) {
-                return Err(RpcError::permission_denied(format!("{} is somebody else's", taker.uri)));
+                return Err(RpcError::permission_denied(format!("{} belongs to another user", taker.uri)));
             }
         }
         let (answer, wait) = oneshot::channel();

@@ -32,7 +32,7 @@ impl Sessions {
         if params.operation_id != CREATE {
             return self.workspace.operate(params).await;
         }
-        let none = "this host makes no pull requests; add a plugin for that to its configuration, such as @ostler/github";
+        let none = "this host cannot create pull requests; add a plugin for them to its configuration, such as @ostler/github";
         let github = self.core.registry().and_then(|registry| registry.port::<PullRequests>());
         let github = github.ok_or_else(|| RpcError::invalid_params(none))?;
         let form = params.meta.as_ref().and_then(|meta| meta.get(FORM)).cloned().unwrap_or_default();

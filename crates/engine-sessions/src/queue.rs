@@ -29,7 +29,6 @@ pub struct Posted {
     order: u64,
     /// The message's number among the messages taken from the channel.
     arrival: u64,
-    /// The message.
     pub message: ToSession,
 }
 
@@ -57,7 +56,6 @@ pub struct Mailbox {
 pub struct NotTaken;
 
 impl Mailbox {
-    /// Opens a mailbox.
     pub fn open() -> (Self, Inbox) {
         let (sender, receiver) = lean_channel::channel();
         let lane = Arc::<Lane>::default();
@@ -257,7 +255,6 @@ impl Inbox {
         }
     }
 
-    /// Whether no message waits.
     pub fn is_empty(&self) -> bool {
         self.waiting() == 0 && self.receiver.is_empty() && !self.has_priority()
     }

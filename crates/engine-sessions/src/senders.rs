@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ostler_contract::owner::Owner;
 use ostler_engine_users::users::Credential;
+use ostler_engine_users::users::principal::ANONYMOUS;
 use ostler_protocol::grants::Grant;
 use ostler_protocol::origins::{By, Effect, Rule, WayIn, rule};
 use ostler_protocol::wire::state::{Message, MessageKind};
@@ -201,7 +202,7 @@ impl Sessions {
 /// Returns whom to ask for the sender of a message. On a host with users, one without a sender was accepted before it had
 /// any.
 pub(super) fn who(sender: Option<&str>) -> &str {
-    sender.unwrap_or("nobody")
+    sender.unwrap_or(ANONYMOUS)
 }
 
 /// Returns the sender that is recorded in a message.

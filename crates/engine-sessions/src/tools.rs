@@ -48,7 +48,7 @@ impl Actor {
         for at in 0..self.chats.len() {
             let calls: Vec<String> = self.running_calls_of(at, client);
             for call in calls {
-                let why = format!("{client} left before it had run this tool");
+                let why = format!("{client} disconnected before it had run this tool");
                 self.client_tool_result(at, call, client, failed(&why));
             }
         }

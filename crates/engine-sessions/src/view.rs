@@ -86,7 +86,6 @@ impl View {
         self.summary.status & SessionStatus::InProgress.bits() != 0
     }
 
-    /// Returns the session's flags.
     pub(super) fn flags(&self) -> SessionFlags {
         flags_in(self.summary.status)
     }
@@ -213,7 +212,6 @@ impl Actor {
         self.state.default_chat.as_ref().unwrap_or(&last.default_chat).clone()
     }
 
-    /// Returns the session's flags.
     pub(super) fn flags(&self) -> SessionFlags {
         flags_in(self.state.status)
     }

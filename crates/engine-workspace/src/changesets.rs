@@ -66,7 +66,7 @@ fn parts(spelled: &str) -> Result<(String, String), RpcError> {
 impl Workspace {
     fn changes(&self) -> Result<&Changes, RpcError> {
         let changes = self.core.registry().and_then(|registry| registry.port::<Changes>());
-        changes.ok_or_else(|| RpcError::method_not_found("this host tells no changes"))
+        changes.ok_or_else(|| RpcError::method_not_found("this host has no changesets"))
     }
 
     async fn changeset_of(&self, spelled: &str) -> Result<Of, RpcError> {
@@ -310,7 +310,7 @@ impl Workspace {
         let of = self.changeset_of(&params.channel).await?;
         let operate = changes.operate.as_ref();
         let operate =
-            operate.ok_or_else(|| RpcError::method_not_found("this host changes nothing of changes"))?;
+            operate.ok_or_else(|| RpcError::method_not_found("this host has no operations of changesets"))?;
         let held = self.changesets.0.lock().get(&of.uri).and_then(|state| state.operations.clone());
         // Disabled operations may have changed since, for example by a previous operation.
         let open = |operation: &ChangesetOperation| {
@@ -362,7 +362,7 @@ impl Workspace {
         let scopes = changes.scopes.within(limit::DIRECTORY, (of.session.changes_of(),)).await;
         let scopes = scopes.map_err(|why| why.message)?;
         if !scopes.iter().any(|scope| scope.scope == of.scope && scope.review) {
-            return Err(format!("{spelled} is not reviewed"));
+            return Err(format!("{spelled} does not support reviews"));
         }
         let name = action.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         let action = actions::read(action).map_err(|error| error.to_string())?;
@@ -434,11 +434,11 @@ fn fits(
             (ChangesetOperationScope::Range, "lines of a file")
         }
         Some(c::ChangesetOperationTarget::Unknown(_)) => {
-            return Err(RpcError::invalid_params("target.kind has to be resource or range"));
+            return Err(RpcError::invalid_params("target.kind must be resource or range"));
         }
     };
     if !operation.scopes.contains(&scope) {
-        return Err(RpcError::invalid_params(format!("{} is not run on {word}", operation.id)));
+        return Err(RpcError::invalid_params(format!("{} does not apply to {word}", operation.id)));
     }
     match operation.status {
         ChangesetOperationStatus::Disabled => {

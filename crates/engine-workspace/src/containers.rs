@@ -33,7 +33,6 @@ pub struct Relays {
 /// A client's name for a relay is local: two connections can use the same.
 pub type Key = (ConnectionId, String);
 
-/// One relay.
 #[derive(Debug, Clone)]
 pub struct Relay {
     /// The host's name for it.
@@ -152,7 +151,9 @@ impl Workspace {
                 self.relays.open.lock().remove(key);
                 return Err(match why.rpc {
                     Some(_) => why.into_rpc(),
-                    None => RpcError::internal(format!("the container could not be made: {}", why.message)),
+                    None => {
+                        RpcError::internal(format!("the container could not be created: {}", why.message))
+                    }
                 });
             }
         };
@@ -185,7 +186,8 @@ impl Workspace {
 
     /// Ends a container, and notifies the connected clients.
     pub async fn end_container(&self, params: &DevContainer, remove: bool) -> Result<(), RpcError> {
-        let containers = self.containers().ok_or_else(|| RpcError::internal("nothing makes containers"))?;
+        let containers =
+            self.containers().ok_or_else(|| RpcError::internal("this host cannot create dev containers"))?;
         let id = params.address.strip_prefix(ADDRESS).unwrap_or(&params.address).to_owned();
         if !self.relays.made.lock().contains(&id) {
             return Err(RpcError::not_found(format!("No container at {}", params.address)));

@@ -34,7 +34,6 @@ const PREFIX: &str = "agents/";
 #[derive(Debug, Default)]
 pub struct Detached(Mutex<HashMap<String, DetachedTree>>);
 
-/// One detached tree.
 #[derive(Debug, Clone)]
 pub struct DetachedTree {
     /// Its session, which may no longer exist.

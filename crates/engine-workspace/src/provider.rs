@@ -12,7 +12,6 @@ pub enum Provider {
     Terminals,
     /// The provider of dev containers.
     Containers,
-    /// The provider of worktrees.
     Worktrees,
 }
 

@@ -53,7 +53,6 @@ pub trait SessionsView: Debug + Send + Sync {
     fn forget_detached<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, ()>;
 }
 
-/// One session.
 pub trait SessionView: Debug + Send + Sync {
     /// Its URI in listings.
     fn uri(&self) -> &str;
@@ -64,7 +63,6 @@ pub trait SessionView: Debug + Send + Sync {
     /// Its working tree.
     fn worktree(&self) -> Option<Worktree>;
 
-    /// Its settings.
     fn settings(&self) -> JsonObject;
 
     /// The files of a changeset that users reviewed, with fingerprints of their changes.

@@ -112,7 +112,7 @@ impl Workspace {
         if kind != "worktree" {
             return match self.worktrees() {
                 Some(_) => Err(RpcError::invalid_params(format!(
-                    "{ISOLATION} has to be folder or worktree, not {kind}"
+                    "{ISOLATION} must be folder or worktree, not {kind}"
                 ))),
                 None => Ok(None),
             };
@@ -219,7 +219,7 @@ impl Workspace {
         chosen.insert("worktreeCreateNewBranch".to_owned(), false.into());
         let made = self.make_tree(&repository, name, &chosen).await;
         let failed =
-            |why: &str| RpcError::internal(format!("cannot put the working tree {} back: {why}", tree.path));
+            |why: &str| RpcError::internal(format!("cannot restore the working tree {}: {why}", tree.path));
         match made {
             Ok(made) if made.path == tree.path => Ok(()),
             Ok(made) => Err(failed(&format!("it is now at {}", made.path))),

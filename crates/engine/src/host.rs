@@ -40,10 +40,8 @@ pub struct Host {
     pub core: Arc<Core>,
     /// Users and grants.
     pub access: Arc<Access>,
-    /// Usage.
     pub usage: Arc<Ledger>,
     pub(crate) workspace: Arc<Workspace>,
-    /// Sessions.
     pub sessions: Arc<Sessions>,
     /// Automations and runs.
     pub automations: Arc<Automations>,

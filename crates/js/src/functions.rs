@@ -123,7 +123,7 @@ fn call_later<'js>(
 }
 
 fn host_failed() -> Thrown {
-    Thrown::new("the host failed while it answered; its log says more")
+    Thrown::new("internal error of the host; see its log")
 }
 
 /// Settles a promise that waited for the host.
@@ -249,7 +249,7 @@ impl Callable for JsFunction {
     }
 
     fn call_now(&self, _: Vec<Live>) -> std::result::Result<Live, Thrown> {
-        Err(Thrown::new("a JavaScript function answers later; it runs on a thread of its own"))
+        Err(Thrown::new("JavaScript functions are asynchronous; use `call`, not `call_now`"))
     }
 
     fn call_each(&self, rows: Vec<Vec<Live>>) -> BoxFuture<'static, Vec<std::result::Result<Live, Thrown>>> {
@@ -289,7 +289,7 @@ impl<T: 'static> Starting<T> {
         let reply = Rc::new(RefCell::new(Some(reply)));
         let (waiting, shared) = (Starting(reply.clone()), state.shared.clone());
         *state.starting.borrow_mut() = Some(Box::new(move || {
-            let never = shared.sentence(&format!("{awaits} what nothing is left to settle"));
+            let never = shared.sentence(&format!("{awaits} a promise that nothing can settle"));
             waiting.answer(Err(Thrown::new(never)));
         }));
         Self(reply)

@@ -28,7 +28,6 @@ pub struct Importer {
     pub source: Arc<dyn PluginSource>,
     /// The folder in which packages are installed.
     pub config_dir: PathBuf,
-    /// The SDK's version.
     pub sdk_version: String,
     /// Receives log lines.
     pub log: LineSink,
@@ -37,7 +36,6 @@ pub struct Importer {
 /// An inspected entry of the configuration.
 #[derive(Debug, Clone)]
 pub struct InspectedPlugin {
-    /// The entry.
     pub entry: PluginConfig,
     /// Its id, if known.
     pub id: Option<PluginId>,

@@ -94,7 +94,6 @@ pub struct Loader {
     pub config_dir: PathBuf,
     /// Facts for every plugin; `version` is the version of the SDK.
     pub facts: Arc<HostFacts>,
-    /// The host's calls.
     pub calls: Arc<dyn HostCalls>,
     /// Takes log lines.
     pub log: LineSink,
@@ -124,7 +123,6 @@ pub struct LoadedPlugin {
     pub title: Option<String>,
     /// The file it was imported from; `None` for a bundled one.
     pub path: Option<PathBuf>,
-    /// Its state.
     pub state: State,
     /// Whether its module could be imported.
     pub imported: bool,
@@ -152,7 +150,6 @@ impl LoadedPlugin {
 /// The result of loading.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The one registry.
     pub registry: Registry,
     /// Lines to print as `skipped: <line>`.
     pub problems: Vec<Problem>,

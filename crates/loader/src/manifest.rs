@@ -22,7 +22,6 @@ pub struct Manifest {
     pub sdk: Option<String>,
     /// `exports["."]`, as a string or as `{ default }`.
     pub exports: Option<String>,
-    /// `main`.
     pub main: Option<String>,
 }
 

@@ -328,7 +328,7 @@ pub fn lock(path: &Path) -> io::Result<File> {
             Ok(()) => return Ok(file),
             Err(TryLockError::Error(error)) => return Err(error),
             Err(TryLockError::WouldBlock) if Instant::now() >= end => {
-                return Err(io::Error::new(io::ErrorKind::WouldBlock, "another process holds it"));
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, "another process has locked it"));
             }
             Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
         }

@@ -257,7 +257,7 @@ fn parse(text: &[u8]) -> Result<JsonObject, String> {
 fn problem(name: &str, value: &Value) -> Option<String> {
     match (VaultName::parse(name), value) {
         (Err(wrong), _) => Some(format!("{name} is not a vault name: {wrong}")),
-        (Ok(name), value) if !value.is_string() => Some(format!("the value of {name} has to be text")),
+        (Ok(name), value) if !value.is_string() => Some(format!("the value of {name} must be text")),
         _ => None,
     }
 }

@@ -63,7 +63,6 @@ pub struct Program {
     pub env: BTreeMap<String, String>,
     /// Its working directory.
     pub cwd: PathBuf,
-    /// Its owner.
     pub owner: Owner,
     /// The command that runs [`supervisor::main`], which marks a program that no cgroup contains before it runs.
     pub supervisor: Option<Vec<String>>,

@@ -18,7 +18,6 @@ pub enum MemoryAccounting {
 }
 
 impl MemoryAccounting {
-    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cgroup2 => "cgroup2",

@@ -81,7 +81,6 @@ pub struct Owner {
 /// The running processes of one owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Usage {
-    /// The owner.
     pub owner: Owner,
     /// Their number.
     pub processes: usize,

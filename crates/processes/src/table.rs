@@ -35,7 +35,6 @@ pub type Identity = (i32, u64);
 /// The features by which a scope without a cgroup is recognized.
 #[derive(Debug, Clone, Copy)]
 pub struct Signs<'a> {
-    /// Its leader.
     pub leader: Pid,
     /// The variable in the environment of its processes, and its value.
     pub marker: (&'static str, &'a str),

@@ -434,11 +434,11 @@ fn check_lengths(method: &str, params: &Params) -> Result<(), RpcError> {
     // Decoding of the command reports what does not fit.
     let Ok(named) = params.decode::<Named<'_>>(method) else { return Ok(()) };
     let too_long = |member: &str, length: usize, most: usize| {
-        RpcError::invalid_params(format!("{method}: {member} may take {most} bytes, not {length}"))
+        RpcError::invalid_params(format!("{method}: {member} has {length} bytes; the limit is {most}"))
     };
     if named.working_directories.len() > MOST_DIRECTORIES {
         return Err(RpcError::invalid_params(format!(
-            "{method}: workingDirectories may name {MOST_DIRECTORIES} directories, not {}",
+            "{method}: workingDirectories has more than {MOST_DIRECTORIES} directories: {}",
             named.working_directories.len()
         )));
     }
@@ -468,9 +468,9 @@ fn check_channel(method: &str, params: &Params, on: On) -> Result<(), RpcError> 
         None => Ok(()),
         Some(channel) if channel == wanted => Ok(()),
         Some(uri::AUTOMATIONS_CATALOG) if wanted == uri::AUTOMATIONS => Ok(()),
-        Some(channel) => Err(RpcError::invalid_params(format!(
-            "{method} is a command of {wanted}; its channel said {channel}"
-        ))),
+        Some(channel) => {
+            Err(RpcError::invalid_params(format!("{method} is a command of {wanted}, not of {channel}")))
+        }
     }
 }
 
@@ -522,7 +522,7 @@ mod tests {
         let error = decode("initialize", client(long(LONGEST_CLIENT_ID + 1))).expect_err("too long");
         assert_eq!(
             (error.code, &*error.message),
-            (code::INVALID_PARAMS, "initialize: clientId may take 512 bytes, not 513")
+            (code::INVALID_PARAMS, "initialize: clientId has 513 bytes; the limit is 512")
         );
         let session = |channel: String, directory: String| json!({ "channel": channel, "provider": "echo", "workingDirectories": [directory] });
         assert!(decode("createSession", session(long(LONGEST_URI), long(LONGEST_URI))).is_ok());
@@ -531,7 +531,7 @@ mod tests {
             (long(1), long(LONGEST_URI + 1), "workingDirectories"),
         ] {
             let error = decode("createSession", session(channel, directory)).expect_err("too long");
-            assert_eq!(error.message, format!("createSession: {member} may take 4096 bytes, not 4097"));
+            assert_eq!(error.message, format!("createSession: {member} has 4097 bytes; the limit is 4096"));
         }
     }
 

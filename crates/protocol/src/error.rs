@@ -92,5 +92,5 @@ impl RpcError {
 
 /// Returns the position of a syntax error in JSON, without the text there, which may be a secret.
 pub fn no_json(error: &serde_json::Error) -> String {
-    format!("line {}, column {}: this is no JSON", error.line(), error.column())
+    format!("line {}, column {}: not JSON", error.line(), error.column())
 }

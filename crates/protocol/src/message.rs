@@ -220,9 +220,9 @@ impl Message {
             (None, Some(id)) => match (envelope.result, envelope.error) {
                 (None, Some(error)) => Ok(Self::Response { id, outcome: Err(error) }),
                 (Some(result), None) => Ok(Self::Response { id, outcome: Ok(result) }),
-                _ => Err(fail(&Some(id), "a message has a method, a result or an error")),
+                _ => Err(fail(&Some(id), "a message must have a method, a result or an error")),
             },
-            (None, None) => Err(fail(&None, "a message has a method, a result or an error")),
+            (None, None) => Err(fail(&None, "a message must have a method, a result or an error")),
         }
     }
 }

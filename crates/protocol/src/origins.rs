@@ -183,7 +183,7 @@ const fn command_line(way: WayIn) -> Rule {
         // Clients of `initialize` that were offered `terminalCommandPrefix`.
         WayIn::Client | WayIn::Console => Rule::Granted(COMMAND_LINE, By::Sender),
         WayIn::Queue | WayIn::Edited | WayIn::Steering => Rule::AsEntered,
-        WayIn::Draft => Rule::Never("it is no message; its sender is the user who sends it"),
+        WayIn::Draft => Rule::Never("it is not a message; its sender is the user who sends it"),
         WayIn::Editor | WayIn::CommandLine => {
             Rule::Never("it is a message: the program is given text by others")
         }
@@ -210,7 +210,7 @@ const fn slash_command(way: WayIn) -> Rule {
         | WayIn::Queue
         | WayIn::Steering
         | WayIn::Edited => Rule::Always(
-            "the host has none: the text is given to the agent, which does with it what it would do with any prompt",
+            "the host has no slash commands: the agent receives the text as it receives any prompt",
         ),
     }
 }
@@ -263,7 +263,7 @@ const fn look_up(way: WayIn) -> Rule {
             Rule::Always("with the grants of its configuration entry, or as the code that it is")
         }
         WayIn::Queue | WayIn::Steering | WayIn::Edited => Rule::AsEntered,
-        WayIn::Draft => Rule::Never("it is no message; its sender is the user who sends it"),
+        WayIn::Draft => Rule::Never("it is not a message; its sender is the user who sends it"),
         WayIn::BotCall | WayIn::AutomationEvent | starts_no_turn!() => {
             Rule::Never("names and URIs in it are text")
         }
@@ -273,9 +273,7 @@ const fn look_up(way: WayIn) -> Rule {
 const fn shell(way: WayIn) -> Rule {
     match way {
         WayIn::Client | WayIn::Console => Rule::Granted(COMMAND_LINE, By::Sender),
-        WayIn::Agent => {
-            Rule::Always("an agent runs what it runs; what it asks the host to run, it could run itself")
-        }
+        WayIn::Agent => Rule::Always("an agent could itself run any program that it asks the host to run"),
         WayIn::Plugin => Rule::Always("a plugin is code of the host"),
         WayIn::Editor
         | WayIn::CommandLine
@@ -289,7 +287,7 @@ const fn shell(way: WayIn) -> Rule {
 const fn git_program(way: WayIn) -> Rule {
     match way {
         WayIn::Repository => {
-            Rule::Never("what a repository's own configuration names is switched off for reads")
+            Rule::Never("programs that a repository's own configuration names are disabled for reads")
         }
         WayIn::BotCall
         | WayIn::AutomationEvent

@@ -74,7 +74,7 @@ read_as! {
 pub fn unread(name: &str, action: &Value) -> String {
     match read_as(name).and_then(|wrong| wrong(action)) {
         Some(wrong) => format!("{name}: {wrong}"),
-        None => format!("{name} lacks a field the protocol gives it, or has one of another type"),
+        None => format!("{name} lacks a required field, or has a field of the wrong type"),
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
                 json!({ "resource": "r", "changes": { "disableConditions": [{ "kind": "afterRuns" }] } }),
                 "automation/updateRequested: changes.disableConditions[0]: missing field `max`",
             ),
-            ("x/y", json!({}), "x/y lacks a field the protocol gives it, or has one of another type"),
+            ("x/y", json!({}), "x/y lacks a required field, or has a field of the wrong type"),
         ] {
             assert_eq!(unread(name, &action), sentence);
         }

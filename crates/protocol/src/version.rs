@@ -40,7 +40,7 @@ pub fn negotiate(offered: &[String]) -> Result<Negotiated, RpcError> {
         None => Err(RpcError::new(
             code::UNSUPPORTED_PROTOCOL_VERSION,
             format!(
-                "none of {} is a protocol version this host speaks; it speaks {}",
+                "none of {} is a protocol version of this host; it supports {}",
                 if offered.is_empty() { "the versions offered".to_owned() } else { offered.join(", ") },
                 SUPPORTED_PROTOCOL_VERSIONS.join(" and ")
             ),

@@ -154,7 +154,6 @@ const EDITORS: &[&str] = &["vscode-file://vscode-app"];
 pub struct Token(Arc<Secret<String>>);
 
 impl Token {
-    /// Creates a token.
     pub fn new(token: String) -> Self {
         Self(Arc::new(Secret::new(token)))
     }

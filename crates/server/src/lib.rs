@@ -3,8 +3,6 @@
 //! The first mount that matches a request handles it; a mount cannot be built without a guard. A request without a
 //! mount must be a WebSocket handshake, or is rejected.
 
-#![deny(missing_docs)]
-
 mod body;
 mod guard;
 mod heads;

@@ -24,7 +24,6 @@ use crate::guard::bearer;
 use crate::linger::Socket;
 use crate::websocket::accepted;
 
-/// The path of links.
 pub(crate) const PATH: &str = "/cluster/link";
 
 /// `largest` is the size of the largest message: what a host may use for all its peers, because answers are not limited as the

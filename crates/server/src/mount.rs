@@ -20,7 +20,6 @@ pub type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + 
 pub enum Guard {
     /// One of these names as its `Host`. The handler authenticates its caller itself.
     Host {
-        /// The names.
         names: HostNames,
         /// The word for the mount in rejections: `API`, `route` or `page`.
         what: &'static str,
@@ -29,21 +28,16 @@ pub enum Guard {
     /// personal token. The request then contains its principal and its credential as extensions
     /// of the types [`Principal`] and [`ostler_engine::users::Credential`].
     Token {
-        /// The names.
         names: HostNames,
         /// The connection token, if there is one.
         token: Option<Token>,
         /// The users.
         gate: Gate,
-        /// The signed-in pages.
         sign_ins: SignIns,
     },
     /// One of these names as its `Host`, and a page of this listener as the `Origin` of a POST: for signing in and out.
     /// The handler rejects other methods.
-    SamePage {
-        /// The names.
-        names: HostNames,
-    },
+    SamePage { names: HostNames },
     /// The handler checks a credential itself before it reads anything. Declared explicitly, so that no mount is open
     /// by omission.
     Own,

@@ -64,7 +64,6 @@ impl LogOutput {
     }
 }
 
-/// Rotates a large log.
 fn rotate_large(path: &Path) -> io::Result<()> {
     let id = |found: &Metadata| (found.dev(), found.ino());
     let stderr = File::from(io::stderr().as_fd().try_clone_to_owned()?).metadata()?;

@@ -229,7 +229,7 @@ pub async fn records_asked_for_in_apply_wait_for_every_plugin(builder: Builder) 
     assert!(at("plugin later: applied") < at("plugin subject: put"), "{lines:#?}");
     assert!(at("plugin later: applied") < at("plugin subject: added a"), "{lines:#?}");
     let refused = host.plugin("later").records("notes".to_owned(), None).expect_err("it is another plugin's");
-    assert_eq!(refused.message, "plugin later: records notes are plugin subject's");
+    assert_eq!(refused.message, "plugin later: records notes belong to plugin subject");
 }
 
 /// The subjects, `first` and `second`, each register two close functions. Those of `first` log `one` and throw `boom`,

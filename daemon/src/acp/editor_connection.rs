@@ -30,9 +30,7 @@ const WAITING: usize = 64;
 pub enum Incoming {
     /// A request, to be answered.
     Request(Request),
-    /// A notification.
     Notification {
-        /// Its method.
         method: String,
         /// Its parameters.
         params: Value,
@@ -42,7 +40,6 @@ pub enum Incoming {
 /// A request of the editor.
 #[derive(Debug)]
 pub struct Request {
-    /// Its method.
     pub method: String,
     /// Its parameters.
     pub params: Value,
@@ -230,7 +227,6 @@ pub fn take_back(cancellation: &RequestCancellationHandle) {
     let _ = cancellation.cancel();
 }
 
-/// A handle that cancels a request.
 pub type Cancellation = RequestCancellationHandle;
 
 async fn receive(

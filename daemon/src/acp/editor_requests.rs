@@ -10,16 +10,13 @@ const DENY: &str = "deny";
 /// The requests that the editor supports.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Abilities {
-    /// Forms.
     pub form: bool,
     /// URLs to open.
     pub url: bool,
 }
 
-/// A request to the editor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EditorRequest {
-    /// Its method.
     pub method: &'static str,
     /// Its parameters.
     pub params: Value,

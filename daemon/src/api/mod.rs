@@ -304,7 +304,7 @@ async fn body(control: &Control, request: Request, is_known: bool) -> Result<(Js
         _ if !is_json => Err(Refused::Media),
         Ok(JsonBody { value: Some(Value::Object(fields)), charge }) => Ok((fields, charge)),
         Ok(_) => Err(Refused::Body("The body is not a JSON object".to_owned())),
-        // Where it breaks, not what stands there.
+        // The position of the error, not the text, which may be a secret.
         Err(JsonBodyError::Json(error)) => Err(Refused::Body(format!(
             "The body is {}: line {}, column {}",
             what_it_is(&error),

@@ -40,13 +40,13 @@ impl Streams {
         };
         let mut open = self.0.lock();
         if open.all >= MOST {
-            return Err(format!("{MOST} streams are open, as many as may be"));
+            return Err(format!("{MOST} streams are open, which is the limit"));
         }
         if let Some(user) = &user {
             let of = open.users.entry(user.clone()).or_default();
             if *of >= MOST_OF_A_USER {
                 return Err(format!(
-                    "{MOST_OF_A_USER} streams of {user} are open, as many as a user may have"
+                    "{MOST_OF_A_USER} streams of {user} are open, which is the limit of a user"
                 ));
             }
             *of += 1;

@@ -65,7 +65,6 @@ struct Contents {
     files: Vec<ArchivedFile>,
 }
 
-/// A file of the archive.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ArchivedFile {
     path: String,

@@ -46,7 +46,7 @@ pub fn restore(folders: &Folders, source: impl Read, force: bool, stamp: &str) -
     if let (false, Some(first)) = (force, there.first()) {
         let (first, folder) = (first.display(), config.display());
         return Err(Exit::machine(format!(
-            "{folder} is in use: it has {first}. --force moves what is there into a folder of its own and restores"
+            "{folder} is in use: it has {first}; --force moves what is there to a separate folder and restores"
         )));
     }
     for folder in [config, state] {
@@ -81,7 +81,7 @@ fn system(path: &Path, error: &io::Error) -> Exit {
 }
 
 fn damaged(why: impl std::fmt::Display) -> Exit {
-    Exit::machine(format!("the backup is damaged or incomplete: {why}. Nothing was changed"))
+    Exit::machine(format!("the backup is damaged or incomplete: {why}; nothing was changed"))
 }
 
 /// Returns what a restore would replace.
@@ -191,7 +191,7 @@ impl Unpacked {
             return Err(damaged(format_args!("{name} is not a file")));
         }
         let target =
-            self.target(&name).ok_or_else(|| damaged(format_args!("{name} has no place in a host")))?;
+            self.target(&name).ok_or_else(|| damaged(format_args!("{name} is not a file of a host")))?;
         let unwritten = |error| system(&target, &error);
         if let Some(folder) = target.parent() {
             atomic::make_private_folder(folder).map_err(unwritten)?;

@@ -54,7 +54,7 @@ pub fn write(folders: &Folders, created_at: String, out: impl Write) -> Result<B
             Ok(path) => path,
             // It was removed since, or is a dangling link.
             Err((path, _)) if !path.exists() => {
-                left_out.extend(path.is_symlink().then(|| format!("{} leads nowhere", path.display())));
+                left_out.extend(path.is_symlink().then(|| format!("{} is a broken link", path.display())));
                 continue;
             }
             Err((path, why)) => {

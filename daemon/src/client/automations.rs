@@ -96,7 +96,6 @@ impl Connection {
     }
 }
 
-/// The object of a JSON value.
 pub fn object(value: Value) -> JsonObject {
     match value {
         Value::Object(fields) => fields,
@@ -104,7 +103,6 @@ pub fn object(value: Value) -> JsonObject {
     }
 }
 
-/// The id of an automation.
 pub fn id_of(entry: &AutomationEntry) -> &str {
     uri::automation_id(&entry.resource).unwrap_or(&entry.resource)
 }

@@ -40,7 +40,6 @@ pub enum Seen<'a> {
 /// How a turn ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TurnEnd {
-    /// The turn.
     pub turn: String,
     /// `complete`, `cancelled` or `error`.
     pub status: &'static str,
@@ -51,7 +50,6 @@ pub struct TurnEnd {
 }
 
 impl TurnEnd {
-    /// As JSON.
     pub fn json(&self) -> Value {
         json!({ "turn": self.turn, "status": self.status, "text": self.text, "error": self.error })
     }
@@ -60,7 +58,6 @@ impl TurnEnd {
 /// How a run ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunEnd {
-    /// The run.
     pub run: String,
     /// The session it ran in.
     pub session: Option<String>,
@@ -75,12 +72,10 @@ pub struct RunEnd {
 }
 
 impl RunEnd {
-    /// Whether it completed.
     pub fn completed(&self) -> bool {
         self.status == "completed"
     }
 
-    /// As JSON.
     pub fn json(&self) -> Value {
         json!({
             "run": self.run, "session": self.session, "status": self.status, "at": self.at,
@@ -88,7 +83,6 @@ impl RunEnd {
         })
     }
 
-    /// As a line.
     pub fn line(&self) -> String {
         let why = self.error.as_ref().map(|why| format!(": {}", ostler_telemetry::printable::one_line(why)));
         format!("run {} {}{}", self.run, self.status, why.unwrap_or_default())

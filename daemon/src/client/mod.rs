@@ -69,7 +69,7 @@ impl Connection {
     /// # Errors
     /// Exit 1 when none is running or it does not accept the connection.
     pub async fn required(place: &Place) -> Result<Self, Exit> {
-        let none = || Exit::machine("No daemon is running. Start it with: ostler start");
+        let none = || Exit::machine("no daemon is running; start it with: ostler start");
         Self::running(place).await?.ok_or_else(none)
     }
 

@@ -56,7 +56,6 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Returns the environment of the process.
     pub fn of_process() -> Self {
         let path = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         Self {

@@ -34,7 +34,6 @@ triggers:
 const PROMPT: &str = r#"/tool push_notes { "ref": "{{event.ref}}", "repository": "{{event.repository.full_name}}", "commits": {{event.commits}} }
 "#;
 
-/// The folder.
 pub(super) struct Folder {
     pub dir: PathBuf,
     /// The written files, one per line.

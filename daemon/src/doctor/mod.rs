@@ -50,7 +50,6 @@ impl State {
     }
 }
 
-/// A check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// Its subject: `configuration`, `directories`, `state`, `database`, `token`, `users`, `policies`, `port`, `plugins`,

@@ -52,7 +52,7 @@ pub async fn copy(
         let (source, target) = (digest(kind, from).await?, digest(kind, to).await?);
         if source != target {
             return Err(Exit::machine(format!(
-                "the copy differs from the source: {} {} (sha256 {}) in {}, {} (sha256 {}) in {}. Nothing was changed in the \
+                "the copy differs from the source: {} {} (sha256 {}) in {}, {} (sha256 {}) in {}; nothing was changed in the \
                  source; another program may have changed one of them during the copy",
                 source.0,
                 kind.name(),
@@ -95,7 +95,7 @@ async fn common(kind: Kind, from: &dyn Transfer, to: &dyn Transfer, hint: &str) 
         };
         if !equal {
             return Err(Exit::machine(format!(
-                "{} is not empty and has other data than {}: {} {}. Nothing was changed. {hint}",
+                "{} is not empty and has other data than {}: {} {}; nothing was changed; {hint}",
                 to.place(),
                 from.place(),
                 kind.name(),

@@ -30,7 +30,6 @@ pub enum Failed {
 /// The current state of a session.
 #[derive(Debug)]
 pub struct Now {
-    /// Its title.
     pub title: String,
     /// Its pending requests.
     pub requests: Vec<Request>,

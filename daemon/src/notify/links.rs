@@ -95,12 +95,10 @@ pub struct Link {
 }
 
 impl Link {
-    /// Returns its state.
     pub fn state(&self) -> State {
         *self.state.lock()
     }
 
-    /// Whether it has expired.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         now >= self.until
     }
@@ -160,13 +158,11 @@ impl Link {
 /// A new link with its token.
 #[derive(Debug)]
 pub struct Made {
-    /// The link.
     pub link: Arc<Link>,
     /// Its path below [`super::PATH`].
     pub path: Secret<String>,
 }
 
-/// All links.
 #[derive(Debug, Default)]
 pub struct Links {
     known: Mutex<HashMap<String, Arc<Link>>>,

@@ -80,11 +80,8 @@ pub struct Approval {
 /// An option to choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// Its id.
     pub id: String,
-    /// Its label.
     pub label: String,
-    /// Its description.
     pub description: Option<String>,
     /// Whether it approves the call; for a question, whether it is recommended.
     pub favoured: bool,
@@ -98,16 +95,12 @@ pub struct Questions {
     pub message: Option<String>,
     /// The URL to open or review.
     pub url: Option<String>,
-    /// The questions.
     pub questions: Vec<Question>,
 }
 
-/// One question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// Its id.
     pub id: String,
-    /// Its title.
     pub title: Option<String>,
     /// The text of the question.
     pub message: String,
@@ -120,14 +113,12 @@ pub struct Question {
 /// The type of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
-    /// Text.
     Text {
         /// The initial text.
         default: Option<String>,
         /// The minimum and maximum length, in characters.
         length: (Option<usize>, Option<usize>),
     },
-    /// A number.
     Number {
         /// Whether it must be an integer.
         whole: bool,
@@ -143,14 +134,12 @@ pub enum Kind {
     },
     /// One choice.
     One {
-        /// The choices.
         choices: Vec<Choice>,
         /// Whether text may be entered instead.
         free: bool,
     },
     /// Several choices.
     Many {
-        /// The choices.
         choices: Vec<Choice>,
         /// Whether text may be entered in addition.
         free: bool,
@@ -238,7 +227,6 @@ impl Request {
         }
     }
 
-    /// Returns the request in one line.
     pub fn line(&self) -> String {
         let text = match &self.asks {
             Asks::Approval(approval) => match &approval.title {

@@ -30,10 +30,8 @@ pub const MOST: usize = 200;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rules(pub Vec<Arc<Rule>>);
 
-/// One rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
-    /// The id of the rule.
     pub id: Slug,
     /// The owners whose sessions it applies to; all owners if empty.
     pub owners: Vec<String>,
@@ -75,7 +73,6 @@ pub enum Target {
 /// The facts of a session by which rules select it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Its owner.
     pub owner: Option<String>,
     /// The id of the automation that started it.
     pub automation: Option<String>,
@@ -333,7 +330,6 @@ impl<'a> Fields<'a> {
         port.map(Some).ok_or_else(|| format!("{} must be an integer between 1 and 65535", self.at(name)))
     }
 
-    /// Returns a duration.
     fn duration(&self, name: &str) -> Result<Option<Duration>, String> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let duration = value.as_str().and_then(|text| read_duration(text, UNITS));

@@ -332,7 +332,7 @@ impl Notify {
             }
             (None, Some(_)) => {
                 return Err(format!(
-                    "no message about {session}: it belongs to {}, which is no user; set user in the rule",
+                    "no message about {session}: it belongs to {}, which is not a user; set user in the rule",
                     owner.unwrap_or_default()
                 ));
             }

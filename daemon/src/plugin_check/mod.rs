@@ -45,7 +45,6 @@ const TIMERS: Duration = Duration::from_secs(2);
 /// The inputs of a check.
 #[derive(Debug, Clone)]
 pub struct PluginCheck {
-    /// The plugin.
     pub entry: CheckedEntry,
     /// The limits of its engine.
     pub javascript: JavaScriptLimits,
@@ -69,9 +68,7 @@ pub struct Measures {
 /// A registration of the plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registered {
-    /// The method.
     pub method: &'static str,
-    /// The registered name, if any.
     pub name: Option<String>,
     /// `<file>:<line>` of the call, if known.
     pub at: Option<String>,

@@ -64,7 +64,6 @@ pub struct Row {
     pub title: Option<String>,
     /// The imported file.
     pub path: Option<PathBuf>,
-    /// Whether it is bundled.
     pub bundled: bool,
     /// `ready`, `disabled`, `missing`, `incompatible`, `unconfigured` or `error`; `pending` if the running daemon has
     /// not loaded it.

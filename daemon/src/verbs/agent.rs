@@ -473,7 +473,7 @@ async fn stored(
 
 async fn import(at: &Place, asked: &AskedHost, provider: &str, session: &str) -> Result<Answer, Exit> {
     let AskedHost::Daemon(daemon) = asked else {
-        return Err(Exit::machine("No daemon is running. Start it with: ostler start"));
+        return Err(Exit::machine("no daemon is running; start it with: ostler start"));
     };
     let progress = Progress::begin(&at.common, &format!("starting {provider}"));
     let report = stored(at, asked, provider, None).await?;

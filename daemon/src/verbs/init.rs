@@ -178,7 +178,7 @@ fn bundled_entry(agent: &str) -> Result<Option<Value>, Exit> {
                 true => String::new(),
                 false => format!(", or one of {}", presets.join(", ")),
             };
-            Err(Exit::usage(format!("{other} is no agent; pass echo, which needs no model{or}")))
+            Err(Exit::usage(format!("{other} is not an agent; pass echo, which needs no model{or}")))
         }
         other => match meant(other) {
             Some(name) => Err(Exit::usage(format!(

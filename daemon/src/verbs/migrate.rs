@@ -114,7 +114,7 @@ pub async fn migrate(at: &Place, flags: MigrateFlags) -> Result<Answer, Exit> {
         }
     };
     let hint = match flags.to {
-        Destination::Postgres => "Name another schema with --schema; --force renames this one",
+        Destination::Postgres => "name another schema with --schema; --force renames this one",
         Destination::Files => "--force moves these files aside",
     };
     let copied = copy(&*from, &*to, hint, &mut |what| progress.say(what)).await?;

@@ -68,7 +68,7 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
             )));
         }
         Some(Err(why)) => {
-            return Err(Exit::machine(format!("Could not restart it: {why}. Use --force to end it.")));
+            return Err(Exit::machine(format!("cannot restart it: {why}; use --force to end it")));
         }
         Some(Ok(())) => {}
     }
@@ -83,11 +83,11 @@ pub async fn restart(place: &Place, flags: &RestartFlags) -> Result<Answer, Exit
     match up {
         Some(Some(now)) => Ok(started(&now, &log.skipped(now.pid)).await),
         Some(None) => Err(Exit::machine(format!(
-            "The daemon stopped but could not restart. See {shown}{}",
+            "the daemon stopped but could not restart; see {shown}{}",
             log.last_words()
         ))),
         None => {
-            Err(Exit::machine(format!("The daemon stopped and did not listen again in time. See {shown}")))
+            Err(Exit::machine(format!("the daemon stopped and did not listen again in time; see {shown}")))
         }
     }
 }

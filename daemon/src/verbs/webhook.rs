@@ -33,7 +33,7 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
             return Ok(answer(replayed(flags, &json!(row))));
         }
         // A sync call waits for the end of its turn.
-        let none = || Exit::machine("No daemon is running. Start it with: ostler start");
+        let none = || Exit::machine("no daemon is running; start it with: ostler start");
         let daemon = Connection::patient(at).await?.ok_or_else(none)?;
         return Ok(answer(replay_on(&daemon, Screen::of(&at.common), flags).await?));
     }

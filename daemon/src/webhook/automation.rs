@@ -199,7 +199,6 @@ fn text(flags: &AddFlags) -> String {
     frontmatter::join(&fields, &format!("{}\n", message(flags)))
 }
 
-/// Returns the definition of the automation.
 fn definition(flags: &AddFlags) -> Result<AutomationDefinition, Thrown> {
     let mut fields = fields(flags);
     fields["message"] = json!({ "text": message(flags), "origin": { "kind": "automation" } });

@@ -275,10 +275,7 @@ async fn an_answer_that_cannot_be_understood_fails_its_turn() {
         let stage = Stage::new(json!({ "answers": { "session/prompt": members } }));
         let mut talk = stage.talk().await;
         let message = talk.fail("hello").await["message"].as_str().unwrap().to_owned();
-        assert!(
-            message.starts_with("fake refused session/prompt: it answered what cannot be understood: "),
-            "{message}"
-        );
+        assert!(message.starts_with("fake refused session/prompt: its response is invalid: "), "{message}");
         assert!(message.ends_with(said), "{message}");
     }
 }

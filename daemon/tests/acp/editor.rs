@@ -773,7 +773,7 @@ async fn a_daemon_is_started_on_demand_and_outlives_the_editor() {
     );
     let refused = folder.run(&["acp", "--no-start"]);
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.err.contains("No daemon is running"), "{refused:?}");
+    assert!(refused.err.contains("no daemon is running"), "{refused:?}");
     let mut editor = Editor::start(&folder, &["--provider", "fake"]).await;
     let (session, _) = editor.open(&folder.path().canonicalize().unwrap()).await;
     assert!(session.starts_with("fake:/"), "{session}");

@@ -312,10 +312,7 @@ fn a_program_that_is_there_and_cannot_run_is_told_apart() {
     fs::write(&script, "#!/no/such/interpreter -x\n").unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     for (command, why) in [
-        (
-            script.as_path(),
-            "is there, but /no/such/interpreter, which its first line names to run it, is missing",
-        ),
+        (script.as_path(), "exists, but /no/such/interpreter, the interpreter in its first line, is missing"),
         (folder.path(), "is a directory, not a program"),
     ] {
         for scope in ["auto", "group"] {

@@ -324,7 +324,7 @@ async fn a_setting_of_a_new_session_that_the_agent_rejects_is_shown_as_it_is_and
         let shown = all(&seen, "session/configChanged");
         assert_eq!(shown.last().expect("it is shown")["config"]["level"], "a", "{value}: {shown:?}");
         let told = format!(
-            "the agent did not take Level = {value}, which was chosen for this session, and goes on with a."
+            "the agent did not take Level = {value}, which was chosen for this session, and continues with a."
         );
         let told = |part: &&Value| {
             part["part"]["content"]["markdown"].as_str().is_some_and(|text| text.contains(&told))

@@ -158,7 +158,7 @@ fn a_backup_has_what_users_write_and_not_what_belongs_to_a_process_or_comes_from
     symlink("nowhere", folder.path().join("dangling")).unwrap();
     let file = archive(&place);
     let ended = back_up(&folder, &file);
-    refused(&ended, 0, "dangling leads nowhere");
+    refused(&ended, 0, "dangling is a broken link");
     let entries = entries(&file);
     let names: Vec<&str> = entries.iter().map(|(name, ..)| name.as_str()).collect();
     assert_eq!(
@@ -283,7 +283,7 @@ fn a_damaged_or_foreign_archive_changes_nothing() {
     {
         with(&same, &[(name, b"x")]);
         let ended = restore(&other, &broken, &[]);
-        refused(&ended, 1, "Nothing was changed");
+        refused(&ended, 1, "nothing was changed");
         unchanged(&ended, name);
     }
     with(

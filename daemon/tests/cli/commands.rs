@@ -305,7 +305,7 @@ async fn a_turn_that_runs_is_not_cut_short_unless_forced() {
     client.actions_until("chat/turnStarted").await;
     let refused = inn.run("restart");
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    let says = format!("Could not restart it: a turn is running in {session}. Use --force to end it.");
+    let says = format!("cannot restart it: a turn is running in {session}; use --force to end it");
     assert!(refused.err.contains(&says), "{refused:?}");
     assert_eq!(inn.json("status")["url"], started["url"]);
     let forced = inn.json("restart --force");
@@ -357,7 +357,7 @@ fn plugins_are_installed_listed_configured_and_removed() {
         "plugins.notes.options.size must be an integer of 1 or more",
     );
     inn.refused("plugin config notes size", 2, "missing value for size");
-    inn.refused("plugin config notes env.a.__proto__ x", 2, "is not a key a plugin may be handed");
+    inn.refused("plugin config notes env.a.__proto__ x", 2, "is not an allowed key");
     inn.refused(
         "plugin config notes key {\"$secret\":\"k\"}",
         2,
@@ -597,9 +597,9 @@ fn one_option_for_one_run() {
         ("nobody.size=1", "nobody.size: no such plugin in this run; plugins are echo, notes, webhook"),
         ("notes=SECRET", "notes: no such plugin in this run"),
         ("webhook.syncTimeoutSeconds=1", "the plugin is disabled"),
-        ("notes.env.__proto__=SECRET", "is not a key a plugin may be handed"),
+        ("notes.env.__proto__=SECRET", "is not an allowed key"),
         ("notes.size", "expected <id>.<key>=<value>"),
-        ("notes.env=[1e3]", "a number that would not be written as it was typed"),
+        ("notes.env=[1e3]", "a number that would be stored with other digits"),
     ] {
         let ended = inn.0.run(&["--plugin-option", option]);
         assert_eq!(ended.code, Some(2), "{option}: {ended:?}");

@@ -70,7 +70,7 @@ fn from_nothing_to_an_answer() {
     );
     let wrong = home.run(&["init", "--agent", "@ostler/webhook"]);
     assert_eq!(wrong.code, Some(2));
-    assert!(wrong.err.starts_with("@ostler/webhook is no agent; pass echo"), "{wrong:?}");
+    assert!(wrong.err.starts_with("@ostler/webhook is not an agent; pass echo"), "{wrong:?}");
     assert!(!home.path().join(".config").exists());
 
     let written = ok(home.run(&["init", "--agent", "echo", "--port", "0"]));
@@ -378,8 +378,8 @@ fn what_a_start_fails_on_is_found_before_it() {
     refused("state.db is damaged: file is not a database");
     std::fs::write(&database, "").unwrap();
     std::fs::write(&log, "something").unwrap();
-    one_wrong(&folder, &[], "state", "error", "it was cut short");
-    refused("it was cut short");
+    one_wrong(&folder, &[], "state", "error", "it was truncated");
+    refused("it was truncated");
     std::fs::remove_file(&log).unwrap();
     std::fs::write(&database, whole).unwrap();
     assert_eq!(wrong(&folder, &[]), []);
@@ -463,7 +463,7 @@ fn a_start_that_fails_prints_the_line_that_says_why() {
     assert_eq!(failed.code, Some(1), "{failed:?}");
     let lines: Vec<&str> = failed.err.lines().collect();
     assert!(lines[0].starts_with("Could not start it: it exited with 1. See "), "{failed:?}");
-    assert!(lines[1].starts_with(&format!("Could not listen on {address}: ")), "{failed:?}");
+    assert!(lines[1].starts_with(&format!("cannot listen on {address}: ")), "{failed:?}");
     assert_eq!(lines.len(), 2, "nothing but the reason: {failed:?}");
 
     folder.write(

@@ -306,7 +306,7 @@ fn commands_of_a_daemon_say_that_none_runs() {
     ] {
         let ended = folder.run(line);
         assert_eq!(ended.code, Some(1), "{line:?}: {ended:?}");
-        assert_eq!(ended.err, "No daemon is running. Start it with: ostler start\n", "{line:?}");
+        assert_eq!(ended.err, "no daemon is running; start it with: ostler start\n", "{line:?}");
     }
     let none = folder.run(&["logs"]);
     assert_eq!(none.code, Some(1), "{none:?}");

@@ -215,7 +215,7 @@ fn a_host_that_tells_commands_nothing_says_so() {
     let folder = Folder::new(config);
     folder.write("users.json", "{ \"users\": [], \"roles\": {} }");
     for line in ["start", "status", "doctor"] {
-        says(&folder.run(&[line]), "does not tell this command what is wrong", line);
+        says(&folder.run(&[line]), "cannot read the problems of the daemon", line);
     }
     assert_eq!(folder.run(&["stop"]).code, Some(0));
 }
@@ -231,7 +231,7 @@ fn a_configuration_that_changed_since_the_start_is_said() {
     folder.write("config.json", &changed.to_string());
     says(&folder.run(&["doctor"]), "the configuration has changed since the start: deltaWindowMs", "an edit");
     folder.write("config.json", "{");
-    says(&folder.run(&["status"]), "the configuration cannot be read any more", "a broken edit");
+    says(&folder.run(&["status"]), "the configuration can no longer be read", "a broken edit");
     folder.write("config.json", &before);
     assert!(!folder.run(&["status"]).out.contains("since the start"));
     assert_eq!(daemon.stop(), Some(0));

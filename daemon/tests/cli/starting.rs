@@ -210,7 +210,7 @@ fn a_port_that_is_taken_is_named() {
         &folder.run(&["--port", &port]),
         1,
         &format!(
-            "Could not listen on 127.0.0.1:{port}: it is in use by another program; stop it (find it with ss "
+            "cannot listen on 127.0.0.1:{port}: it is in use by another program; stop it (find it with ss "
         ),
     );
 }
@@ -234,7 +234,7 @@ fn a_start_and_doctor_name_the_same_remedy_for_an_address() {
         let check = checks.iter().find(|check| check["check"] == "port" && check["state"] == "error");
         let check = check.unwrap_or_else(|| panic!("{host}: {doctor}"));
         let found = check["found"].as_str().unwrap().strip_prefix("cannot listen on ").unwrap();
-        let said = format!("Could not listen on {found}; {}", check["fix"].as_str().unwrap());
+        let said = format!("cannot listen on {found}; {}", check["fix"].as_str().unwrap());
         assert!(found.starts_with(&format!("{host}:{port}: ")), "{found}");
         for line in [&[][..], &["start"]] {
             let ended = folder.run(line);

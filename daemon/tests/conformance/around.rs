@@ -449,7 +449,7 @@ async fn what_a_session_changed_is_listed_watched_and_operated_on(side: Side) {
     client.actions_until("changeset/filesReviewChanged").await;
     client.dispatch("echo:/one/changeset/session", 2, mark).await;
     let refused = client.actions_until("changeset/filesReviewChanged").await.pop().unwrap();
-    assert_eq!(refused["rejectionReason"], "echo:/one/changeset/session is not reviewed");
+    assert_eq!(refused["rejectionReason"], "echo:/one/changeset/session does not support reviews");
     let operate = |operation: &str, target: Value| {
         let mut params = object(json!({ "channel": channel, "operationId": operation }));
         if !target.is_null() {
@@ -474,8 +474,8 @@ async fn what_a_session_changed_is_listed_watched_and_operated_on(side: Side) {
     let told = client.actions_until("changeset/operationStatusChanged").await;
     assert!(told.len() <= 2);
     for (params, why) in [
-        (operate("commit", file), "commit is not run on a file"),
-        (operate("revert", Value::Null), "revert is not run on the whole changeset"),
+        (operate("commit", file), "commit does not apply to a file"),
+        (operate("revert", Value::Null), "revert does not apply to the whole changeset"),
         (operate("dance", Value::Null), "echo:/one/changeset/uncommitted offers no operation dance"),
     ] {
         let refused = client.request("invokeChangesetOperation", params).await.unwrap_err();

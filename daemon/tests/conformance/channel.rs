@@ -429,7 +429,7 @@ async fn nothing_is_dispatched_to_a_plugins_channel(side: Side) {
     watch(&mut client, "x-board://a").await;
     client.dispatch("x-board://a", 1, note("mine")).await;
     let refused = client.next_action().await;
-    assert_eq!(refused["rejectionReason"], "nothing is dispatched to a plugin's channel");
+    assert_eq!(refused["rejectionReason"], "a plugin's channel accepts no actions of clients");
     assert_eq!(refused["origin"], json!({ "clientId": "c", "clientSeq": 1 }));
 }
 
@@ -616,7 +616,7 @@ async fn a_scheme_another_plugin_serves_is_dropped(side: Side) {
     assert_eq!(watch(&mut client, "x-board://a").await["state"]["client"], "c");
     watch(&mut client, "x-later://a").await;
     let lost = client.request("x-later/publish", json!({ "lost": true })).await.unwrap();
-    assert_eq!(lost, "plugin later: publish cannot: x-board is plugin channel's");
+    assert_eq!(lost, "plugin later: publish cannot: x-board belongs to plugin channel");
     assert_eq!(client.request("x-later/publish", json!({})).await.unwrap(), Value::Null);
     assert_eq!(client.next_action().await["action"]["type"], "x-later/kept");
 }

@@ -366,7 +366,7 @@ async fn a_session_that_cannot_be_made_leaves_no_machine(side: Side) {
     let options = json!({ "profiles": { "rust": {}, "broken": {} } });
     let (host, mut client) = start(side, dir.path(), options).await;
     let (code, why) = refusal(&mut client, "walker", json!({ "computer": "disposable:broken" })).await;
-    assert_eq!((code, why.as_str()), (-32603, "no machine could be made from disposable:broken: no room"));
+    assert_eq!((code, why.as_str()), (-32603, "cannot create a machine from disposable:broken: no room"));
     let (_, why) =
         refusal(&mut client, "walker", json!({ "computer": "disposable:rust", "lame": true })).await;
     assert!(why.contains("no legs"), "{why}");
@@ -393,17 +393,17 @@ async fn what_cannot_work_refuses_the_machine_and_says_where_it_came_from(side: 
         (json!({ "a": { "directory": "agent", "target": "/t" } }), json!({}), json!({}),
             "need a of agent walker: agent is not an absolute path (the path the need carries)".to_owned()),
         (json!({ "a": { "file": "/x", "target": "/t" } }), json!({ "a": "/gone" }), json!({}),
-            "need a of agent walker: /gone is not there (from profile p)".to_owned()),
+            "need a of agent walker: /gone does not exist (from profile p)".to_owned()),
         (json!({ "a": { "source": "/x", "target": "/t" } }), json!({}), json!({ "a": "~gone" }),
             "need a of agent walker: ~gone is not an absolute path (from the option plugins.computers.options.a)".to_owned()),
         (json!({ "a": { "directory": folder, "target": "/t" }, "b": { "directory": folder, "target": "/t/" } }), json!({}), json!({}),
-            "need b of agent walker: need a of agent walker lands at /t too (the path the need carries)".to_owned()),
+            "need b of agent walker: need a of agent walker has the target /t too (the path the need carries)".to_owned()),
         (json!({ "a": { "name": "A", "required": true } }), json!({}), json!({}),
             "need a of agent walker: it is required and has no value; give one as a in the needs of profile p or as the option plugins.computers.options.a".to_owned()),
         (json!({ "a": { "name": "A", "default": secret }, "b": { "name": "A" } }), json!({}), json!({ "b": "another" }),
-            "need b of agent walker: need a of agent walker gives A another value (from the option plugins.computers.options.b)".to_owned()),
+            "need b of agent walker: need a of agent walker sets A to another value (from the option plugins.computers.options.b)".to_owned()),
         (json!({ "a": { "name": "A" } }), json!({}), json!({ "a": [secret] }),
-            "need a of agent walker: its value has to be text (plugins.computers.options.a)".replace("(plugins", "(from the option plugins")),
+            "need a of agent walker: its value must be text (plugins.computers.options.a)".replace("(plugins", "(from the option plugins")),
         (json!({ "a": { "state": "/s", "seed": ["~/.config/agent/auth.json"] } }), json!({}), json!({}),
             "need a of agent walker: ~/.config/agent/auth.json is a login file, and no volume is seeded from one".to_owned()),
     ] {

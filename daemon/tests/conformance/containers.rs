@@ -176,7 +176,7 @@ async fn what_cannot_be_made_is_said(side: Side) {
     for (folder, name, code, why) in [
         ("srv", "one", -32602, "workspaceFolder must be an absolute path, not srv"),
         ("/srv", "", -32602, "connectionId must name the connection"),
-        ("/broken", "one", -32603, "the container could not be made: no room"),
+        ("/broken", "one", -32603, "the container could not be created: no room"),
     ] {
         let params = json!({ "connectionId": name, "workspaceFolder": folder });
         let error = ask(&mut client, "connect", params).await.unwrap_err();

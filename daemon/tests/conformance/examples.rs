@@ -573,7 +573,7 @@ async fn what_cannot_be_used_is_reported(file: &str) {
     std::fs::write(dir.path().join("snippets.yaml"), "greet: Say hello to {{name}}.\nbad: [1, 2]\n").unwrap();
     let host = with(file, dir.path(), json!({})).start().await;
     let [problem] = &host.problems[..] else { panic!("{:?}", host.problems) };
-    assert!(problem.contains("snippet bad has to be text"), "{problem}");
+    assert!(problem.contains("snippet bad must be text"), "{problem}");
     assert_eq!(
         Talk::with(&host, "echo").await.tool("snippet_greet", json!({ "name": "Ada" })).await,
         "Say hello to Ada."

@@ -270,7 +270,7 @@ async fn yaml_is_read_and_written(side: Side) {
 async fn a_host_without_yaml_throws(side: Side) {
     for way in ["yaml", "badYaml"] {
         let host = side.host_with_echo().yaml(ostler_engine::Yaml::default()).start().await;
-        assert_eq!(ask(&host, way).await["threw"], "this host reads and writes no YAML");
+        assert_eq!(ask(&host, way).await["threw"], "this host has no YAML parser");
     }
 }
 

@@ -133,7 +133,7 @@ async fn what_is_said_while_listening_is_announced(side: Side) {
     let said = host.host.end_announcements();
     assert_eq!(said, [format!("hears ostler on 9187 at {}", dir.path().display())]);
     Talk::with(&host, "echo").await.tool("say", json!({})).await;
-    host.log.wait_for("plugin listener: said too late, dropped: too late").await;
+    host.log.wait_for("plugin listener: announced after the start, dropped: too late").await;
     assert_eq!(host.host.end_announcements(), [""; 0]);
 }
 

@@ -158,7 +158,7 @@ async fn a_command_is_answered_only_after_initialize(side: Side) {
     let host = side.host().start().await;
     let mut client = host.raw();
     let early = client.request("x-method/echo", json!({})).await.unwrap_err();
-    assert_eq!(early, json!({ "code": -32600, "message": "x-method/echo came before initialize" }));
+    assert_eq!(early, json!({ "code": -32600, "message": "x-method/echo was received before initialize" }));
     client.initialize("c").await;
     client.request("x-method/echo", json!({})).await.unwrap();
 }

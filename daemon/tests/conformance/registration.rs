@@ -155,15 +155,15 @@ async fn mistakes_are_named_and_cost_themselves(side: Side) {
 1 registerAgent needs displayName to be a non-empty string
 2 registerAgent needs create to be a function
 3 registerAgent needs provider to be a URI scheme, as echo
-4 registerAgent needs provider to be a name of its own; session is reserved
-5 registerAgent needs provider to be a name of its own; X-mine is reserved
+4 registerAgent needs provider to be a name other than session, which is reserved
+5 registerAgent needs provider to be a name other than X-mine, which is reserved
 6 taken
 7 registerAgent needs provider to be a provider no other agent in this plugin uses
 8 registerTool needs definition.name to be a non-empty string
 9 registerTool needs definition.name to be a name no other tool in this plugin uses
 10 registerTool needs run to be a function
 11 registerResourceProvider needs scheme to be a non-empty string
-12 registerResourceProvider needs scheme to be a name of its own; file is reserved
+12 registerResourceProvider needs scheme to be a name other than file, which is reserved
 13 taken
 14 registerResourceProvider needs provider.read to be a function
 15 registerVault needs vault.set to be a function
@@ -171,8 +171,8 @@ async fn mistakes_are_named_and_cost_themselves(side: Side) {
 17 registerRoute needs handler to be a function
 18 taken
 19 registerRoute needs route to be registered only once
-20 registerTriggerType needs type to be a name of its own, not session, which is the host's
-21 registerTriggerType needs type to be a name of its own, not watch, which is the host's
+20 registerTriggerType needs type to be a name other than session, which is reserved for the host
+21 registerTriggerType needs type to be a name other than watch, which is reserved for the host
 22 registerTriggerType needs type to be a non-empty string
 23 registerTriggerType needs events to be a list with at least one event
 24 registerTriggerType needs events[1].id to be an event id no other event of this type uses
@@ -187,7 +187,7 @@ async fn mistakes_are_named_and_cost_themselves(side: Side) {
 33 registerChannel needs channel.snapshot to be a function
 34 registerChannel needs channel.grant to be a non-empty string
 35 registerChannel needs channel.grant to be a grant, <subject>:<operation>, as x-board:get
-36 registerChannel needs channel.grant to be a grant somebody may hold; session knows no shoe
+36 registerChannel needs channel.grant to be a known grant; session has no operation shoe
 37 taken
 38 registerChannel needs scheme to be a scheme no other channel in this plugin uses
 39 registerMethod needs name to be a command's name that starts with x-, as x-board/move
@@ -197,7 +197,7 @@ async fn mistakes_are_named_and_cost_themselves(side: Side) {
 43 registerMethod needs method.grant to be a non-empty string
 44 taken
 45 registerMethod needs name to be a name no other command in this plugin uses
-46 registerResourceProvider needs scheme to be a name of its own; x-notes is reserved";
+46 registerResourceProvider needs scheme to be a name other than x-notes, which is reserved";
     assert_eq!(said, expected);
     // A name a harness and a scheme share costs the later one, where plugins come together.
     let clash = "plugin registration registers scheme a, which plugin registration already registered";
@@ -208,8 +208,8 @@ async fn a_plugin_that_fails_its_apply_leaves_nothing_behind(side: Side) {
     for (fatal, why) in [
         ("agent", "registerAgent needs provider to be a provider no other agent in this plugin uses"),
         ("port", "registerVault needs vault to be registered only once"),
-        ("reserved", "registerAgent needs provider to be a name of its own; ahp-mine is reserved"),
-        ("scheme", "registerResourceProvider needs scheme to be a name of its own; https is reserved"),
+        ("reserved", "registerAgent needs provider to be a name other than ahp-mine, which is reserved"),
+        ("scheme", "registerResourceProvider needs scheme to be a name other than https, which is reserved"),
         ("throw", "no luck today"),
     ] {
         let builder = builder().plugin(ostler_plugin_echo::plugin(), json!({})).may_fail();

@@ -163,7 +163,7 @@ async fn a_store_with_a_write_half_is_written_to(side: Side) {
     let mut negative = object(write);
     negative.insert("position".to_owned(), (-1).into());
     let refused = ask(&mut client, "resourceWrite", Value::Object(negative)).await.unwrap_err();
-    assert_eq!(refused, (-32602, "position has to be 0 or more".to_owned()));
+    assert_eq!(refused, (-32602, "position must be 0 or more".to_owned()));
     // Neither asked for means to read.
     ask(&mut client, "resourceRequest", card.clone()).await.unwrap();
     let refused = json!({ "uri": "file:///inn/card", "write": true });

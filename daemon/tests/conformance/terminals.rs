@@ -401,7 +401,7 @@ async fn who_holds_a_terminal_hands_it_over(side: Side) {
     let mine = |client: &str| json!({ "type": "terminal/claimed", "claim": { "kind": "client", "clientId": client } });
     other.dispatch(ONE, 1, mine("two")).await;
     let refused = next(&mut other).await;
-    assert_eq!(refused["rejectionReason"], "one holds this terminal; only it can hand it over");
+    assert_eq!(refused["rejectionReason"], "one has claimed this terminal; only it can hand it over");
     let session = json!({ "kind": "session", "session": "runner:/1", "chat": "ahp-chat:/1", "turnId": "t" });
     client.dispatch(ONE, 2, json!({ "type": "terminal/claimed", "claim": session })).await;
     assert_eq!(next(&mut other).await["action"]["claim"], session);
@@ -466,7 +466,7 @@ async fn what_cannot_be_opened_leaves_nothing_behind(side: Side) {
     client.dispatch("ahp-terminal:/two", 9, json!({ "type": "terminal/input", "data": "x" })).await;
     assert_eq!(client.next_action().await["rejectionReason"], "No terminal at ahp-terminal:/two");
     client.dispatch(ONE, 9, json!({ "type": "terminal/data", "data": "x" })).await;
-    assert_eq!(client.next_action().await["rejectionReason"], "terminal/data is for the host to say");
+    assert_eq!(client.next_action().await["rejectionReason"], "only the host sends terminal/data");
     client.dispatch(ONE, 9, json!({ "type": "chat/draftChanged" })).await;
     assert_eq!(
         client.next_action().await["rejectionReason"],

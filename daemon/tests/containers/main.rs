@@ -440,7 +440,7 @@ async fn what_a_manifest_may_not_name_is_refused() {
     let daemon = folder.start();
     let mut one = client(&daemon).await;
     for (id, manifest, says) in [
-        ("-x", json!({}), "-x is no id of a machine"),
+        ("-x", json!({}), "-x is not an id of a machine"),
         ("barn", json!({ "image": "docker.io/evil" }), "image: docker.io/evil is not allowed here"),
         ("barn", json!({ "image": "-v" }), "image: -v"),
         (
@@ -462,10 +462,10 @@ async fn what_a_manifest_may_not_name_is_refused() {
         assert!(refused["message"].as_str().unwrap().contains(says), "{refused}");
     }
     let refused = write(&mut one, "computer://barn", r#"{ "image": "ghcr.io/acme/x" }"#).await.unwrap_err();
-    let says = "no container runtime listens at /no/such/socket: the socket is not there";
+    let says = "no container runtime listens at /no/such/socket: the socket does not exist";
     assert_eq!(refused["message"], says);
     let refused = create(&mut one, &folder, "runner:/1", "disposable:plain").await.unwrap_err();
-    assert_eq!(refused["message"], format!("no machine could be made from disposable:plain: {says}"));
+    assert_eq!(refused["message"], format!("cannot create a machine from disposable:plain: {says}"));
     let list = json!({ "channel": "ahp-root://", "uri": "computer://" });
     assert_eq!(one.request("resourceList", list).await.unwrap_err()["message"], says);
 }

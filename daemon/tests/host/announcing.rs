@@ -60,7 +60,7 @@ fn what_a_plugin_says_is_announced_and_it_hears_the_end() {
             r#"heard {"type":"stopping"}"#,
             "request: this connection is closed",
             "notify: this connection is closed",
-            "said too late, dropped: too late",
+            "announced after the start, dropped: too late",
         ]
     );
 }
@@ -114,7 +114,7 @@ fn over_stdio_a_plugin_hears_the_same() {
             r#"heard {"type":"stopping"}"#,
             "request: this connection is closed",
             "notify: this connection is closed",
-            "said too late, dropped: too late",
+            "announced after the start, dropped: too late",
         ]
     );
     assert_eq!(ended.code, Some(0));

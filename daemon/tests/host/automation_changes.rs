@@ -173,8 +173,7 @@ fn changes_of_a_run_are_committed_in_its_working_tree() {
 
     // Without a tree of its own, the files of others could be among the changes.
     let run = ground.ended("shared");
-    let why =
-        "works in no working tree of its own; set session.config.isolation of the automation to worktree";
+    let why = "has no separate working tree; set session.config.isolation of the automation to worktree";
     assert_eq!(run["state"], "failed");
     assert!(run["error"].as_str().unwrap().starts_with("its commit failed: "), "{run}");
     assert!(run["error"].as_str().unwrap().ends_with(why), "{run}");
@@ -186,7 +185,7 @@ fn changes_of_a_run_are_committed_in_its_working_tree() {
     assert_eq!(git(&other, &["status", "--porcelain"]), " M a.txt");
     for says in [
         "automation several: _meta.ostler.after fails with a backend that works in several directories: only the first is a working tree of the run",
-        "automation shared: _meta.ostler.after fails: a run has no working tree of its own; set session.config.isolation to worktree",
+        "automation shared: _meta.ostler.after fails: a run has no separate working tree; set session.config.isolation to worktree",
         "automation unknown: _meta.ostler.after is not one of commit, create-pr, so nothing is done after a run",
     ] {
         ground.yard.folder.wait_for_log(says);

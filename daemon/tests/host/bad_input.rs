@@ -70,7 +70,7 @@ async fn a_frame_that_is_no_message() {
         ("{}", -32600, "jsonrpc must be \"2.0\""),
         (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, -32600, "jsonrpc must be \"2.0\""),
         (r#"{"jsonrpc":"2.0","id":[],"method":"ping"}"#, -32600, "id must be a number or a string"),
-        (r#"{"jsonrpc":"2.0","id":1}"#, -32600, "a message has a method, a result or an error"),
+        (r#"{"jsonrpc":"2.0","id":1}"#, -32600, "a message must have a method, a result or an error"),
         (r#"{"jsonrpc":"2.0","id":1,"method":1}"#, -32600, "method must be a string"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":"x"}"#, -32600, "params must be an object"),
         (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, -32600, "duplicate field `id`"),
@@ -121,7 +121,7 @@ async fn params_of_the_wrong_type() {
             "createSession",
             json!({ "channel": "echo:/a\nb", "provider": "echo" }),
             -32602,
-            r#""echo:/a\nb" is not a session URI: it holds a control character"#,
+            r#""echo:/a\nb" is not a session URI: it contains a control character"#,
         ),
         (
             "createSession",
@@ -462,7 +462,7 @@ async fn a_record_with_a_field_of_the_wrong_type() {
     .await;
     no_endpoint(
         "---\nid: odd\nautomation: true\nsecret: 5\n---\n",
-        "endpoint webhooks/odd: secret has to be text; a call to it answers 404",
+        "endpoint webhooks/odd: secret must be text; a call to it answers 404",
     )
     .await;
 }

@@ -865,7 +865,7 @@ async fn unusual_repositories_have_rows_or_an_error() {
         create(&mut client, id, &directory, json!({})).await.unwrap();
         let channel = format!("echo:/{id}/changeset/uncommitted");
         let refused = client.request("subscribe", json!({ "channel": channel })).await.unwrap_err();
-        assert!(refused["message"].as_str().unwrap().ends_with("is in no git working tree"), "{refused}");
+        assert!(refused["message"].as_str().unwrap().ends_with("is not in a git working tree"), "{refused}");
     }
     // But a tree can be made from it.
     create(&mut client, "five", &bare, json!({ "isolation": "worktree" })).await.unwrap();
@@ -1183,7 +1183,10 @@ async fn a_branch_is_pushed_and_gets_a_pull_request() {
     without.write("a.txt", "A\n");
     let (_daemon, mut client) = session(&without).await;
     let refused = operate(&mut client, UNCOMMITTED, "create-pr", None).await.unwrap_err();
-    assert!(refused["message"].as_str().unwrap().contains("this host makes no pull requests"), "{refused}");
+    assert!(
+        refused["message"].as_str().unwrap().contains("this host cannot create pull requests"),
+        "{refused}"
+    );
     assert_eq!(without.git(&["rev-list", "--count", "HEAD"]), "1", "nothing was done");
 
     let plugins = json!([{ "name": "@ostler/echo" }, { "name": "@ostler/git" }, { "name": "./pulls.mjs" }]);
@@ -1363,7 +1366,7 @@ async fn what_git_does_not_discard_is_refused() {
     yard.write("a.txt/in", "i\n");
     let (_daemon, mut client) = session(&yard).await;
     for (name, why) in
-        [("sub", "is a submodule"), ("nested", "a repository of its own"), ("a.txt", "is a folder now")]
+        [("sub", "is a submodule"), ("nested", "a separate repository"), ("a.txt", "is a folder now")]
     {
         let refused = operate(&mut client, UNCOMMITTED, "discard", Some(&yard.uri(name))).await.unwrap_err();
         assert!(refused["message"].as_str().unwrap().contains(why), "{name}: {refused}");

@@ -528,7 +528,7 @@ async fn what_has_no_place_on_a_code_host_asks_none() {
     pushed_elsewhere.git(&["remote", "set-url", "--push", "origin", "https://me:SECRET@code.example/stable"]);
     for (yard, why) in [
         (detached, "has no branch checked out; create one with git switch -c <name>"),
-        (outside, "is in no git repository"),
+        (outside, "is not in a git repository"),
         (bare(&[]), "has no remote on a code host; add one with git remote add origin <url>"),
         (
             bare(&[("origin", "/srv/git/inn/stable.git")]),

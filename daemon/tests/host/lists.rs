@@ -511,7 +511,7 @@ async fn a_user_has_so_many_streams_and_a_closed_one_is_noticed() {
     assert_eq!(status, 503, "{body}");
     assert_eq!(
         body["message"],
-        "32 streams of ada are open, as many as a user may have; close one, then try again"
+        "32 streams of ada are open, which is the limit of a user; close one, then try again"
     );
     let mut other = Events::open(&daemon, "/api/runs", &ben, None).await;
     assert_eq!(other.next().await.unwrap().name, "ready", "other users have their own");

@@ -92,7 +92,7 @@ async fn a_session_runs_in_a_machine_made_for_it() {
     };
     let missing = create(&mut client, "disposable:plain").await.unwrap_err();
     let why = format!(
-        "need rules of agent runner: {rules} is not there (from the option plugins.runner.options.rules)"
+        "need rules of agent runner: {rules} does not exist (from the option plugins.runner.options.rules)"
     );
     assert_eq!((&missing["code"], &missing["message"]), (&json!(-32602), &json!(why)));
     let relative = create(&mut client, "disposable:other").await.unwrap_err();

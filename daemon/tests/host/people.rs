@@ -340,7 +340,7 @@ async fn the_api_knows_people_by_their_tokens() {
     let more = json!({ "id": "dan", "roles": ["admin"] });
     let (status, why) = refused(&daemon, &ben, "POST user/add", more).await;
     assert_eq!(status, 403, "{why}");
-    assert!(why.contains("does not hold"), "{why}");
+    assert!(why.contains("does not have"), "{why}");
     assert_eq!(refused(&daemon, &ben, "POST user/add", json!({ "id": "cleo" })).await.0, 400);
     let (_, listed) = api(&daemon, &ben, "GET user/list", Value::Null).await;
     assert_eq!(listed.as_array().unwrap().len(), 3);

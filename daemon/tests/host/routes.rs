@@ -160,7 +160,7 @@ fn what_a_listener_of_their_own_cannot_be() {
     let address = taken.local_addr().unwrap();
     let ended = folder(json!({ "routes": { "port": address.port() } })).run(&[]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.err.contains(&format!("Could not listen on {address}: ")), "{ended:?}");
+    assert!(ended.err.contains(&format!("cannot listen on {address}: ")), "{ended:?}");
 }
 
 /// Whoever parses such a URL finds a path outside the plugin's prefix.

@@ -219,7 +219,7 @@ async fn a_daemon_without_its_database_does_not_start_with_other_stores() {
     let late = json!({ "port": 0, "plugins": [{ "name": "@ostler/echo" }, { "name": "@ostler/postgres" }] });
     second.write("config.json", &late.to_string());
     let ended = second.run(&[]);
-    assert!(ended.code == Some(2) && ended.err.contains("@ostler/postgres has to be the first"), "{ended:?}");
+    assert!(ended.code == Some(2) && ended.err.contains("@ostler/postgres must be the first"), "{ended:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

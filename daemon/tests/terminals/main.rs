@@ -375,7 +375,7 @@ async fn two_clients_share_a_shell_and_its_holder_hands_it_over() {
     loop {
         let seen = two.step().await;
         if let Some(why) = seen["rejectionReason"].as_str() {
-            assert_eq!(why, "one holds this terminal; only it can hand it over");
+            assert_eq!(why, "one has claimed this terminal; only it can hand it over");
             break;
         }
     }

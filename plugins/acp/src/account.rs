@@ -21,7 +21,6 @@ const PAGES: usize = 500;
 
 /// The inputs of these requests.
 pub struct Account<'a> {
-    /// The agent.
     pub agent: &'a Arc<AgentOptions>,
     /// What all agents share.
     pub runtime: &'a Arc<Runtime>,
@@ -71,7 +70,6 @@ impl Account<'_> {
         }
     }
 
-    /// Signs out.
     pub async fn sign_out(&self) -> Result<Value, String> {
         let (running, incoming) = self.start().await?;
         let outcome = match running.facts.logout {

@@ -28,9 +28,7 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentFacts {
-    /// Its name, where it has one.
     pub name: Option<String>,
-    /// Its version.
     pub version: Option<String>,
     /// `session/load`.
     pub load: bool,
@@ -255,7 +253,7 @@ impl Running {
             Unstarted::NoFolder => AgentError::NoFolder(program.cwd.display().to_string()),
             Unstarted::Directory => AgentError::Unfit("is a directory, not a program".to_owned()),
             Unstarted::NoInterpreter(interpreter) => AgentError::Unfit(format!(
-                "is there, but {interpreter}, which its first line names to run it, is missing"
+                "exists, but {interpreter}, the interpreter in its first line, is missing"
             )),
             Unstarted::Failed(why) => AgentError::NotStarted(why.to_string()),
         })?;
@@ -409,7 +407,6 @@ impl Running {
         process.close().await;
     }
 
-    /// Kills it.
     pub async fn kill(self) {
         self.process.kill().await;
     }

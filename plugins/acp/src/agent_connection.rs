@@ -58,7 +58,6 @@ pub enum Incoming {
 /// A request of an agent. One that is dropped is answered with an error.
 #[derive(Debug)]
 pub struct Request {
-    /// Its method.
     pub method: String,
     /// Its parameters.
     pub params: Value,

@@ -41,7 +41,6 @@ pub struct Answers(Arc<Unwritten>);
 
 #[derive(Debug)]
 struct Unwritten {
-    /// Each with its charge.
     messages: Mutex<VecDeque<Option<Charge>>>,
     /// The budget of answers.
     budget: Budget,

@@ -21,9 +21,7 @@ use crate::sign_in::SignIns;
 /// Why an agent is not available if the host has dropped its backend.
 const UNAVAILABLE: &str = "another plugin has an agent or a URI scheme of this name";
 
-/// A configured agent.
 pub struct ConfiguredAgent {
-    /// Its options.
     pub agent: Arc<AgentOptions>,
     /// Its known facts.
     pub catalogue: Arc<Catalogue>,
@@ -31,7 +29,6 @@ pub struct ConfiguredAgent {
     pub held: Weak<()>,
 }
 
-/// The configured agents.
 pub struct Configuration {
     /// The registered agents.
     pub agents: Vec<ConfiguredAgent>,

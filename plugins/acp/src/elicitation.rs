@@ -22,7 +22,6 @@ struct Form {
     request: Request,
     /// The agent's session that the request names; a question about a request names none.
     session: Option<String>,
-    /// Its turn.
     turn: String,
     /// The question in the form for clients, without its id.
     shown: Value,
@@ -35,12 +34,10 @@ struct Form {
     _charge: Charge,
 }
 
-/// A field of a form.
 #[derive(Debug)]
 struct Field {
     /// Its type.
     kind: String,
-    /// Its title.
     title: String,
     /// The schema of its value.
     schema: JsonObject,
@@ -70,7 +67,6 @@ pub enum Answered {
 
 /// A question in the form that clients receive.
 pub struct PublishedQuestion {
-    /// Its id.
     pub id: String,
     /// The `ChatInputRequest`.
     pub request: Value,

@@ -38,7 +38,6 @@ impl Emitter {
         }
     }
 
-    /// Emits an action.
     pub async fn emit(&self, channel: Emit, action: StateAction) {
         loop {
             let emitted = match self {

@@ -72,7 +72,6 @@ pub enum AgentError {
     Refused {
         /// The request.
         method: &'static str,
-        /// The error.
         failure: Failure,
     },
 }

@@ -30,9 +30,7 @@ pub const COMMANDS: List = list("availableCommands", 1_000, 1 << 20);
 pub const OPTIONS: List = list("configOptions", 100, 1 << 20);
 /// The values of a configuration option, flat or in groups.
 pub const CHOICES: List = list("options", 1_000, 1 << 20);
-/// The modes.
 pub const MODES: List = list("availableModes", 1_000, 1 << 20);
-/// The models.
 pub const MODELS: List = list("availableModels", 1_000, 1 << 20);
 /// The entries of a plan.
 pub const PLAN: List = list("entries", 1_000, 256 << 10);

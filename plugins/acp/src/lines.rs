@@ -192,7 +192,7 @@ impl<'a> Members<'a> {
                     }
                     (None, Some(error)) => quoted(error.get(), masks),
                 };
-                let message = format!("it answered what cannot be understood: {said}");
+                let message = format!("its response is invalid: {said}");
                 let code = error.and_then(|error| code_of(error.get())).unwrap_or(INTERNAL_ERROR);
                 let error: Value = json!({ "code": code, "message": message });
                 Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))

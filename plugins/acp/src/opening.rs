@@ -29,17 +29,14 @@ const USER_LIMIT: Duration = Duration::from_secs(600);
 /// The inputs of opening a session.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The agent.
     pub agent: Arc<AgentOptions>,
     /// What all agents share.
     pub runtime: Arc<Runtime>,
-    /// Its surroundings.
     pub at: Surroundings,
     /// More directories.
     pub additional: Vec<PathBuf>,
     /// The session's tools endpoint.
     pub endpoint: Option<Endpoint>,
-    /// The plugins of clients.
     pub plugins: Vec<ClientPlugin>,
     /// The configured MCP servers.
     pub mcp_servers: Option<JsonObject>,
@@ -131,7 +128,6 @@ pub async fn open(plan: Plan) -> Result<Opened, Unopened> {
 pub struct Session {
     /// The agent's id.
     pub id: String,
-    /// The answer.
     pub answer: Value,
     early: Vec<Incoming>,
     continued: bool,

@@ -87,7 +87,6 @@ pub struct Model {
 /// One agent to register.
 #[derive(Debug, Clone)]
 pub struct AgentOptions {
-    /// Its provider.
     pub provider: String,
     /// Shown to users.
     pub name: String,
@@ -178,7 +177,6 @@ pub struct Configured {
 /// A configured agent that cannot be used.
 #[derive(Debug, Clone)]
 pub struct LeftOut {
-    /// Its provider.
     pub provider: String,
     /// Where it is configured.
     pub place: String,
@@ -418,7 +416,7 @@ fn take(
     let (why, misnamed) = match made {
         // Its stored data is a record of this id.
         Ok(agent) if Slug::parse(&agent.provider).is_none() => {
-            (format!("the name of a provider has to be {SLUG_RULE}"), true)
+            (format!("the name of a provider must be {SLUG_RULE}"), true)
         }
         Ok(agent) => return agents.push(agent),
         Err(why) => (why, false),

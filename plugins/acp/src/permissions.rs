@@ -34,9 +34,7 @@ pub struct Question {
 /// A standing answer, which is valid beyond its request.
 #[derive(Debug, PartialEq)]
 pub struct Always {
-    /// The tool.
     pub tool: String,
-    /// The option.
     pub option: Choice,
 }
 

@@ -18,9 +18,7 @@ const EMBEDDED_AT_MOST: usize = 256 << 10;
 /// The parts of a prompt.
 #[derive(Debug, Clone, Default)]
 pub struct Message {
-    /// The text.
     pub text: String,
-    /// Its attachments.
     pub attachments: Vec<MessageAttachment>,
     /// Hidden text before the message.
     pub context: Option<String>,

@@ -114,7 +114,7 @@ impl Unread {
                 wasted += 1;
             }
             if wasted > NOISE {
-                return Err(io::Error::other(format!("more than {NOISE} lines in a row were no messages")));
+                return Err(io::Error::other(format!("more than {NOISE} lines in a row were not messages")));
             }
         }
     }
@@ -123,7 +123,7 @@ impl Unread {
     fn note(&self, noise: String) {
         let mut first = self.noise.first();
         if first.is_none() {
-            let line = format!("its output has text that is no message, which is left out: {noise}");
+            let line = format!("its output has text that is not a message, which is left out: {noise}");
             let _ = self.tell.try_send(Incoming::LeftOut(line));
             *first = Some(noise);
         }

@@ -146,7 +146,6 @@ impl Setting {
         }
     }
 
-    /// Its value.
     pub fn value(&self) -> Value {
         match &self.option.value {
             ConfigValue::Select { current, .. } => current.as_str().into(),
@@ -162,14 +161,14 @@ impl Setting {
         let name = &self.option.id;
         match (&self.option.value, value) {
             (ConfigValue::Boolean(_), Value::Bool(_)) => {}
-            (ConfigValue::Boolean(_), _) => return Err(format!("{name} has to be true or false")),
+            (ConfigValue::Boolean(_), _) => return Err(format!("{name} must be true or false")),
             (ConfigValue::Select { choices, .. }, Value::String(chosen)) => {
                 if !choices.is_empty() && !choices.iter().any(|choice| choice.id == *chosen) {
                     let ids: Vec<&str> = choices.iter().map(|choice| choice.id.as_str()).take(20).collect();
                     return Err(format!("{name} has no value {chosen:?}; it takes {}", ids.join(", ")));
                 }
             }
-            (ConfigValue::Select { .. }, _) => return Err(format!("{name} has to be a string")),
+            (ConfigValue::Select { .. }, _) => return Err(format!("{name} must be a string")),
         }
         Ok((self.value() != *value).then(|| value.clone()))
     }

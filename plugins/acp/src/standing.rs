@@ -16,7 +16,6 @@ pub const APPROVALS: &str = "acp-approvals";
 const SESSIONS: usize = 500;
 /// The maximum number of answers of a session; the oldest are dropped.
 const ANSWERS: usize = 200;
-/// The limit of the store.
 const STORE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The answers of one provider's sessions.

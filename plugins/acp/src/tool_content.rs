@@ -9,7 +9,6 @@ use crate::terminals::Terminals;
 /// The maximum text of a file in an edit, in bytes. Of a longer one only the path is sent.
 const LONGEST_TEXT: usize = 256 << 10;
 
-/// Returns the content of a call.
 pub fn content(call: &ToolCallChange, terminals: &Terminals) -> Vec<Value> {
     call.content.iter().flatten().map(|content| one(content, terminals)).collect()
 }
@@ -71,7 +70,6 @@ pub fn result(call: &ToolCallChange, title: &str, terminals: &Terminals) -> Valu
     result
 }
 
-/// Returns the locations of a call.
 pub fn locations(call: &ToolCallChange) -> Option<Value> {
     let locations = call.locations.as_ref().filter(|locations| !locations.is_empty())?;
     let place = |location: &crate::protocol::Location| {

@@ -10,7 +10,6 @@ pub(crate) enum Address {
     Root,
     /// One bot.
     Bot {
-        /// Its slug.
         slug: Slug,
         /// The key of the requested chat.
         chat: Option<String>,

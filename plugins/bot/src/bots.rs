@@ -19,7 +19,6 @@ pub(crate) struct Expect {
     pub if_match: Option<String>,
 }
 
-/// The bots.
 #[derive(Debug)]
 pub(crate) struct Bots {
     pub host: PluginHost,

@@ -19,13 +19,10 @@ const LANES: usize = 32;
 /// A chat with a bot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chat {
-    /// The chat's URI.
     pub uri: String,
-    /// Its session.
     pub session: String,
 }
 
-/// All chats.
 #[derive(Debug)]
 pub(crate) struct Chats {
     host: PluginHost,

@@ -15,7 +15,7 @@ pub(crate) fn root(written: &str, home: Option<&Path>) -> Result<PathBuf, Thrown
     };
     match plain(&path) {
         Some(path) => Ok(path),
-        None => Err(Thrown::new(format_args!("root has to be an absolute path, not {written}"))),
+        None => Err(Thrown::new(format_args!("root must be an absolute path, not {written}"))),
     }
 }
 
@@ -30,7 +30,8 @@ pub(crate) fn named(written: &str, root: &Path) -> Result<PathBuf, RpcError> {
 /// Creates a folder and its parents.
 pub(crate) async fn make(path: &str) -> Result<(), Thrown> {
     let made = path.to_owned();
-    let failed = |why: &dyn std::fmt::Display| Thrown::new(format_args!("{path} could not be made: {why}"));
+    let failed =
+        |why: &dyn std::fmt::Display| Thrown::new(format_args!("{path} could not be created: {why}"));
     match tokio::task::spawn_blocking(move || std::fs::create_dir_all(made)).await {
         Ok(made) => made.map_err(|why| failed(&why)),
         Err(why) => Err(failed(&why)),

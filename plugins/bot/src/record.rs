@@ -9,7 +9,6 @@ use serde::Serialize;
 use crate::folder;
 use crate::looks::{BODIES, COLORS, any_body};
 
-/// A bot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Bot {

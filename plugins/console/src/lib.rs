@@ -122,7 +122,7 @@ fn apply(host: &PluginHost, changes: &Changes) -> Result<(), Thrown> {
 fn serve(files: &files::Files, request: &Request) -> Response {
     let path = request.uri().path();
     let Some(name) = path.strip_prefix("/plugins/console") else {
-        return http::message(StatusCode::NOT_FOUND, format_args!("nothing is at {path}"));
+        return http::message(StatusCode::NOT_FOUND, format_args!("{path} does not exist"));
     };
     if name.is_empty() {
         let mut response = http::message(StatusCode::PERMANENT_REDIRECT, "The console is at console/");
@@ -135,7 +135,7 @@ fn serve(files: &files::Files, request: &Request) -> Response {
         return response;
     }
     let Some(file) = files.get(&name[1..]) else {
-        return http::message(StatusCode::NOT_FOUND, format_args!("nothing is at {path}"));
+        return http::message(StatusCode::NOT_FOUND, format_args!("{path} does not exist"));
     };
     let known = request.headers().get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
     let is_known = known.is_some_and(|tags| tags.split(',').any(|tag| tag.trim() == file.tag));

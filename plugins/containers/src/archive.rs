@@ -151,7 +151,6 @@ impl Write for Pieces {
 /// Bytes that were read, charged to a budget until they are dropped.
 #[derive(Debug)]
 pub struct Read {
-    /// The bytes.
     pub bytes: Vec<u8>,
     _charge: Charge,
 }
@@ -207,7 +206,7 @@ pub async fn one_file<E>(
     let mut entries = tar::Archive::new(&archive.bytes[..]);
     let mut entry = match entries.entries().map_err(unreadable)?.next() {
         Some(entry) => entry.map_err(unreadable)?,
-        None => return Err(Failure::new(Kind::Missing, format_args!("{what}: not there"))),
+        None => return Err(Failure::new(Kind::Missing, format_args!("{what}: does not exist"))),
     };
     if entry.header().entry_type() != EntryType::Regular {
         return Err(Failure::new(Kind::Invalid, format_args!("{what}: not a file")));

@@ -72,12 +72,10 @@ fn marker(run: &str, id: &str) -> String {
     format!("{MARKER}={run}/{id}")
 }
 
-/// A process in a container.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ContainerProcess {
     /// Address of the runtime.
     pub address: String,
-    /// The container.
     pub container: String,
     /// The run of the host.
     pub run: String,
@@ -236,7 +234,6 @@ async fn show(
     Ok(())
 }
 
-/// Ends processes in a container.
 async fn end(docker: &Docker, container: &str, entered: Entered<'_>, limit: Duration) {
     let options = CreateExecOptions {
         cmd: Some(entered.end().to_vec()),

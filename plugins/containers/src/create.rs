@@ -27,7 +27,6 @@ const DISPOSABLE: &str = "disposable:";
 
 /// A machine to create.
 pub struct NewMachine<'a> {
-    /// Its id.
     pub id: &'a str,
     /// Its description.
     pub machine: Machine,
@@ -153,7 +152,6 @@ impl Machines {
         self.start(&self.find(wanted.id).await?).await
     }
 
-    /// Creates a container.
     pub async fn create(&self, what: &str, name: &str, body: ContainerCreateBody) -> Result<(), Failure> {
         let options = CreateContainerOptionsBuilder::new().name(name).build();
         self.runtime
@@ -252,7 +250,6 @@ impl Machines {
         Ok(true)
     }
 
-    /// Removes a volume.
     pub async fn remove_volume(&self, name: &str) -> Result<(), Failure> {
         let what = format!("remove volume {name}");
         self.runtime

@@ -37,7 +37,6 @@ const INSTALLED: &str = "/opt/ostler/ostler/bin/ostler";
 /// How processes of sessions are run in a dev container, by its configuration and the needs of the session's backend.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct DevProcesses {
-    /// The user.
     pub user: Option<String>,
     /// The working directory if the session's directory is not mounted.
     pub workdir: Option<String>,

@@ -32,10 +32,8 @@ pub const ROOT: RunAs<'static> = RunAs { user: Some("0"), env: &BTreeMap::new() 
 pub struct Connected {
     /// The runtime's id of it.
     pub id: String,
-    /// Its output.
     pub output:
         std::pin::Pin<Box<dyn futures::Stream<Item = Result<LogOutput, bollard::errors::Error>> + Send>>,
-    /// Its input.
     pub input: std::pin::Pin<Box<dyn AsyncWrite + Send>>,
 }
 

@@ -59,11 +59,8 @@ const ENDED_AT_ONCE: usize = 16;
 
 /// Creates and finds machines.
 pub struct Machines {
-    /// The plugin's host.
     pub host: PluginHost,
-    /// The runtime.
     pub runtime: Runtime,
-    /// The options.
     pub options: Configured,
     /// The value of the label of this host.
     pub own: String,
@@ -73,7 +70,6 @@ pub struct Machines {
     pub run: String,
     /// The program that enters a machine.
     pub enter: Vec<String>,
-    /// Parts of machines.
     pub parts: Parts,
     /// Containers whose removal failed.
     pub leftover: Mutex<HashSet<String>>,
@@ -83,18 +79,14 @@ pub struct Machines {
     pub dev_processes: Mutex<HashMap<String, DevProcesses>>,
 }
 
-/// A container of this host.
 #[derive(Debug, Clone)]
 pub struct HostContainer {
     /// The runtime's id.
     pub container: String,
     /// The last segment of its address.
     pub id: String,
-    /// Whether it runs.
     pub running: bool,
-    /// Its labels.
     pub labels: HashMap<String, String>,
-    /// Image.
     pub image: String,
     mounted: Vec<MachineMount>,
     /// Its environment, as `<name>=<value>`, if requested.
@@ -186,7 +178,6 @@ impl Machines {
         Ok(rows)
     }
 
-    /// The machines of this host.
     pub async fn list(&self) -> Result<Vec<HostContainer>, Failure> {
         let mut found = Vec::new();
         for row in self.containers(&[]).await? {
@@ -257,7 +248,6 @@ impl Machines {
             .await
     }
 
-    /// Stops a machine.
     pub async fn stop(&self, machine: &HostContainer) -> Result<(), Failure> {
         let what = format!("stop {ADDRESS}{}", machine.id);
         let options = StopContainerOptionsBuilder::new().t(STOP).build();
@@ -268,7 +258,6 @@ impl Machines {
             .await
     }
 
-    /// Restarts a machine.
     pub async fn restart(&self, machine: &HostContainer) -> Result<(), Failure> {
         let what = format!("restart {ADDRESS}{}", machine.id);
         let options = RestartContainerOptionsBuilder::new().t(STOP).build();

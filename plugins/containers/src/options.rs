@@ -47,7 +47,6 @@ pub struct Configured {
     pub parts: BTreeMap<String, PartSource>,
     /// Whether models are offered the tools for containers.
     pub tools: bool,
-    /// Dev containers.
     pub devcontainer: DevContainers,
 }
 
@@ -75,7 +74,6 @@ pub struct Mounted {
     pub source: String,
     /// Path in the machine.
     pub target: String,
-    /// Whether it is read-only.
     #[serde(default)]
     pub read_only: bool,
 }
@@ -112,7 +110,6 @@ pub struct Profile {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Machine {
-    /// Image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// Processors.
@@ -222,7 +219,7 @@ impl Configured {
             let known = name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
             if !known || name.is_empty() || name.len() > 40 {
                 return Err(Thrown::new(format_args!(
-                    "profiles: {name:?} is no name of a profile; use letters, digits, - _ and ., at most 40"
+                    "profiles: {name:?} is not a name of a profile; use letters, digits, - _ and ., at most 40"
                 )));
             }
             if let Some(unknown) = profile.unknown.keys().next() {
@@ -276,7 +273,7 @@ impl Machine {
         if let Some(cpus) = self.cpus
             && !(cpus > 0.0 && cpus <= 4096.0)
         {
-            return Err(format!("cpus: {cpus} is no number of processors"));
+            return Err(format!("cpus: {cpus} is not a number of processors"));
         }
         if let Some(memory) = &self.memory
             && memory.bytes().is_none_or(|bytes| bytes < 4 << 20)
@@ -312,7 +309,7 @@ fn check_image(name: &str, image: &str) -> Result<(), String> {
     let sound = !image.is_empty()
         && !image.starts_with('-')
         && image.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_./:@{}".contains(letter));
-    sound.then_some(()).ok_or_else(|| format!("{name}: {image} is no name of an image"))
+    sound.then_some(()).ok_or_else(|| format!("{name}: {image} is not a name of an image"))
 }
 
 /// Returns whether an image matches a pattern, component by component.
@@ -397,8 +394,8 @@ mod tests {
     fn what_cannot_work_is_named() {
         for (options, says) in [
             (r#"{"images":["ghcr.io/a*"]}"#, "images: ghcr.io/a* is invalid"),
-            (r#"{"image":"-v"}"#, "image: -v is no name of an image"),
-            (r#"{"profiles":{"a b":{}}}"#, "\"a b\" is no name of a profile"),
+            (r#"{"image":"-v"}"#, "image: -v is not a name of an image"),
+            (r#"{"profiles":{"a b":{}}}"#, "\"a b\" is not a name of a profile"),
             (r#"{"profiles":{"a":{"memory":"much"}}}"#, "profiles.a.memory: "),
             (r#"{"profiles":{"a":{"imagee":"x"}}}"#, "profiles.a.imagee: a profile has no such member"),
             (

@@ -108,7 +108,7 @@ impl Machines {
             name => Err(Failure::new(
                 Kind::Failed,
                 format_args!(
-                    "it is not known where it comes from; name its package in versions.json, or add parts.{name} to the options of @ostler/containers"
+                    "its source is unknown; name its package in versions.json, or add parts.{name} to the options of @ostler/containers"
                 ),
             )),
         }

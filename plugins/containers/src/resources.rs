@@ -23,7 +23,6 @@ use crate::machines::{ADDRESS, HostContainer, Machines, is_id, label};
 use crate::options::{Machine, Mounted};
 use crate::runtime::{Failure, Kind, QUICK};
 
-/// The scheme.
 pub const SCHEME: &str = "computer";
 /// The resources of a machine in addition to its files.
 const LEAVES: [&str; 4] = ["capabilities", "state", "stats", "status"];
@@ -360,7 +359,7 @@ async fn write(machines: &Arc<Machines>, uri: &str, content: ResourceWrite) -> R
                 "restarted" => machines.restart(&machine).await?,
                 "running" | "stopped" => {}
                 other => {
-                    let what = format!("{other:?} is no state; write running, stopped or restarted");
+                    let what = format!("{other:?} is not a state; write running, stopped or restarted");
                     return Err(RpcError::invalid_params(what).into());
                 }
             }
@@ -394,7 +393,7 @@ async fn write(machines: &Arc<Machines>, uri: &str, content: ResourceWrite) -> R
 
 async fn make(machines: &Arc<Machines>, id: String, content: &ResourceWrite) -> Result<(), Thrown> {
     if !is_id(&id) {
-        let what = format!("{id} is no id of a machine; use letters, digits, - _ and .");
+        let what = format!("{id} is not an id of a machine; use letters, digits, - _ and .");
         return Err(RpcError::invalid_params(what).into());
     }
     let manifest: Manifest = serde_json::from_str(&content.data)
@@ -435,7 +434,6 @@ async fn make(machines: &Arc<Machines>, id: String, content: &ResourceWrite) -> 
     }
 }
 
-/// The target of a manifest.
 enum ManifestTarget {
     Machine(Machine, Vec<Mounted>),
     DevContainer(String),

@@ -41,13 +41,10 @@ const PODMAN: &str = "/run/podman/podman.sock";
 /// Why a call of the runtime failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The kind of the failure.
     pub kind: Kind,
-    /// The message.
     pub message: String,
 }
 
-/// The kind of the failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The runtime is missing or does not answer.
@@ -84,7 +81,7 @@ impl Failure {
                 };
                 (kind, message.clone())
             }
-            Error::SocketNotFoundError(socket) => (Kind::Unreachable, format!("{socket} is not there")),
+            Error::SocketNotFoundError(socket) => (Kind::Unreachable, format!("{socket} does not exist")),
             Error::HyperLegacyError { err } => {
                 let mut cause: &dyn std::error::Error = err;
                 while let Some(next) = cause.source() {
@@ -129,11 +126,11 @@ pub fn find(option: Option<&str>) -> Result<String, String> {
         return match address.split_once("://") {
             Some(("unix", path)) if Path::new(path).exists() => Ok(address),
             Some(("unix", path)) => {
-                Err(format!("no container runtime listens at {path}: the socket is not there"))
+                Err(format!("no container runtime listens at {path}: the socket does not exist"))
             }
             Some(("tcp" | "http", _)) => Ok(address),
             _ => Err(format!(
-                "{address} is no address of a container runtime; use unix://<path> or tcp://<host>:<port>"
+                "{address} is not an address of a container runtime; use unix://<path> or tcp://<host>:<port>"
             )),
         };
     }
@@ -253,7 +250,6 @@ impl Runtime {
     }
 }
 
-/// An error of the runtime.
 #[derive(Deserialize)]
 struct RuntimeError {
     message: String,
@@ -371,8 +367,8 @@ mod tests {
     #[test]
     fn an_address_is_checked() {
         for (address, says) in [
-            ("/no/such/socket", "no container runtime listens at /no/such/socket: the socket is not there"),
-            ("ssh://barn", "ssh://barn is no address of a container runtime"),
+            ("/no/such/socket", "no container runtime listens at /no/such/socket: the socket does not exist"),
+            ("ssh://barn", "ssh://barn is not an address of a container runtime"),
         ] {
             let why = find(Some(address)).unwrap_err();
             assert!(why.starts_with(says), "{why}");

@@ -38,9 +38,7 @@ pub enum Script {
     Slow(Duration, String),
     /// Calls a tool.
     Tool {
-        /// Its name.
         name: String,
-        /// Its input.
         input: Value,
         /// Whether it requires approval.
         confirm: bool,

@@ -182,7 +182,7 @@ impl Source {
         let places = self.trees.of_session(of).await?;
         if places.is_empty() {
             let directory = of.directory.as_deref().unwrap_or("the session");
-            return Err(RpcError::invalid_params(format!("{directory} is in no git working tree")).into());
+            return Err(RpcError::invalid_params(format!("{directory} is not in a git working tree")).into());
         }
         let mut files: Vec<ChangesetFile> = Vec::new();
         let operations = match scope {

@@ -18,7 +18,6 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use crate::program::{Failure, Git};
 use crate::tree::{Tree, Trees};
 
-/// The scheme.
 pub(crate) const SCHEME: &str = "git-blob";
 /// The maximum size of content that is read, in bytes.
 const LARGEST: u64 = 32 << 20;
@@ -160,7 +159,7 @@ fn key(root: &Path) -> String {
 }
 
 fn too_large(uri: &str) -> Thrown {
-    RpcError::invalid_params(format!("{uri} is larger than the {} MiB that are read at once", LARGEST >> 20))
+    RpcError::invalid_params(format!("{uri} is larger than {} MiB, the limit of a read", LARGEST >> 20))
         .into()
 }
 

@@ -140,7 +140,7 @@ pub(crate) async fn run(
 ) -> Result<InvokeChangesetOperationResult, Thrown> {
     let places = source.trees.of_session(of).await?;
     if places.is_empty() {
-        return Err(refused(format!("{} works in no git working tree", of.session)));
+        return Err(refused(format!("{} is not in a git working tree", of.session)));
     }
     let on = |place| Operation { source, place, tree: &place.tree, of };
     if target.is_none() && matches!(operation, "commit" | "stage" | "unstage") {
@@ -328,7 +328,7 @@ impl Operation<'_> {
             }
             if row.is_untracked() && tokio::fs::symlink_metadata(&full).await.is_ok_and(|it| it.is_dir()) {
                 return Err(refused(format!(
-                    "{} is a repository of its own, which git does not delete; delete the folder",
+                    "{} is a separate repository, which git does not delete; delete the folder",
                     full.display()
                 )));
             }
@@ -409,7 +409,7 @@ impl Operation<'_> {
     async fn checkout(&self, meta: &JsonObject) -> Result<String, Thrown> {
         let text = |key: &str| meta.get(key).and_then(Value::as_str);
         let named = text("treeish").filter(|named| !named.is_empty());
-        let named = named.ok_or_else(|| refused("_meta.treeish has to name a branch or commit"))?;
+        let named = named.ok_or_else(|| refused("_meta.treeish must name a branch or commit"))?;
         if named.starts_with('-') {
             return Err(refused(format!("{named} is not a branch or commit")));
         }
@@ -441,7 +441,7 @@ impl Operation<'_> {
                 }
                 Some(other) => {
                     return Err(refused(format!(
-                        "_meta.preCheckoutAction has to be stash or commit, not {other}"
+                        "_meta.preCheckoutAction must be stash or commit, not {other}"
                     )));
                 }
                 None => {

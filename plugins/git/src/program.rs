@@ -33,7 +33,6 @@ const SETTINGS: &[&str] = &[
     "log.showSignature=false",
     "i18n.logOutputEncoding=UTF-8",
 ];
-/// The limit of a read.
 const READ_LIMIT: Duration = Duration::from_secs(25);
 /// The limit of a write, including hooks, signing and a push.
 const WRITE_LIMIT: Duration = Duration::from_secs(290);
@@ -131,7 +130,9 @@ pub(crate) enum Failure {
 impl From<Failure> for Thrown {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::NoRepository => RpcError::invalid_params("the directory is in no git repository").into(),
+            Failure::NoRepository => {
+                RpcError::invalid_params("the directory is not in a git repository").into()
+            }
             Failure::Locked(said) => Self::new(format_args!(
                 "another git process holds a lock of the repository; wait for it, or remove the lock if none runs: {said}"
             )),
@@ -207,7 +208,6 @@ impl Git {
         self.input(input)
     }
 
-    /// Runs it and returns its output.
     pub(crate) async fn run(self) -> Result<Output, Failure> {
         let (name, writes) = (self.name(), self.writes);
         let (status, out, said) = self.outcome().await?;

@@ -49,7 +49,6 @@ struct RefsWatch {
     repository: Repository,
     watcher: Arc<Mutex<RecommendedWatcher>>,
     seen: Arc<Seen>,
-    /// The watched directories.
     directories: HashSet<PathBuf>,
 }
 

@@ -21,7 +21,6 @@ use crate::session_trees::SessionTree;
 use crate::status::{Object, SUBMODULE};
 use crate::tree::Tree;
 
-/// Where the refs are.
 const REFS: &str = "refs/ostler";
 /// How many trees are remembered before those that are not in use are forgotten.
 const REMEMBERED: usize = 256;
@@ -29,7 +28,6 @@ const REMEMBERED: usize = 256;
 /// Locked while refs of a tree are changed.
 pub(crate) type Changing = Arc<tokio::sync::Mutex<()>>;
 
-/// The snapshots.
 #[derive(Default)]
 pub(crate) struct Snapshots {
     /// The recorders of the trees, by their tops.

@@ -15,7 +15,6 @@ use crate::status::Row;
 struct Named<'a> {
     /// The changed files among them.
     entries: Vec<&'a Row>,
-    /// The folders.
     folders: Vec<PathBuf>,
     /// The changed files below the folders.
     below: Vec<&'a Row>,

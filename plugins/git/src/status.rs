@@ -20,9 +20,7 @@ pub(crate) struct Row {
     pub before: Option<Object>,
     /// The mode in the working tree.
     pub mode: u32,
-    /// Whether it is a conflict.
     pub conflict: bool,
-    /// Whether it is a submodule.
     pub submodule: bool,
     /// The filter without which git did not compare it: the repository's own configuration names its program.
     pub filter: Option<String>,
@@ -31,7 +29,6 @@ pub(crate) struct Row {
 /// An object of the repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Object {
-    /// Its id.
     pub id: String,
     /// Its mode.
     pub mode: u32,

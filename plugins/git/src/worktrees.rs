@@ -218,7 +218,7 @@ impl Making {
         }
         let repository = Repository::of(path).await?;
         let repository =
-            repository.ok_or_else(|| refused(format!("{} is no working tree", path.display())))?;
+            repository.ok_or_else(|| refused(format!("{} is not a working tree", path.display())))?;
         if repository.git_dir == repository.common_dir {
             return Err(refused(format!("{} is the main working tree and is not removed", path.display())));
         }

@@ -19,9 +19,7 @@ use crate::credential::Credential;
 use crate::failure::{Failure, FailureKind};
 use crate::site::{Kind, Site};
 
-/// The limit of a read.
 const READ_LIMIT: Duration = Duration::from_secs(10);
-/// The limit of a write.
 const WRITE_LIMIT: Duration = Duration::from_secs(30);
 /// The maximum size of a response, in bytes.
 const BODY_LIMIT: usize = 8 << 20;

@@ -12,7 +12,6 @@ use crate::site::{Kind, Repo, Site, Sites};
 /// In how many repositories a branch is searched.
 const BASES: usize = 4;
 
-/// A branch on its code host.
 #[derive(Debug, Clone)]
 pub(crate) struct CodeHostBranch {
     pub site: Arc<Site>,
@@ -109,7 +108,7 @@ impl NoCodeHost {
     pub(crate) fn refusal(&self, directory: &Path) -> Thrown {
         let at = directory.display();
         RpcError::invalid_params(match self {
-            Self::NoRepository => format!("{at} is in no git repository"),
+            Self::NoRepository => format!("{at} is not in a git repository"),
             Self::Detached => format!("{at} has no branch checked out; create one with git switch -c <name>"),
             Self::NoRemote => {
                 format!("the repository at {at} has no remote on a code host; add one with git remote add origin <url>")

@@ -20,7 +20,6 @@ pub(crate) struct Failure {
     resource: Option<Box<Value>>,
 }
 
-/// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureKind {
     /// The token is missing or rejected.

@@ -8,7 +8,6 @@ use crate::failure::{Failure, FailureKind};
 use crate::site::{Kind, Repo};
 use crate::{forgejo, github, gitlab};
 
-/// A found pull request.
 #[derive(Debug)]
 pub(crate) struct FoundPullRequest {
     pub request: PullRequest,
@@ -20,7 +19,6 @@ pub(crate) struct FoundPullRequest {
     pub number: Option<u64>,
 }
 
-/// The target of a pull request.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub repo: Repo,

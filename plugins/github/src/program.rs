@@ -35,7 +35,6 @@ pub(crate) enum NotRun {
 /// A call of git: its directory and its arguments.
 type GitCall = (PathBuf, Vec<String>);
 
-/// The calls of git that run.
 static CALLS: LazyLock<SharedByKey<GitCall, Result<Option<String>, Thrown>>> =
     LazyLock::new(SharedByKey::default);
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 /// The maximum number of writes in a transaction.
 const WRITES: usize = 256;
 
-/// A queued write.
 pub trait QueuedWrite {
     /// The run of the host that made it.
     fn incarnation(&self) -> &Arc<str>;

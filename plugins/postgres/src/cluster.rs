@@ -80,7 +80,6 @@ fn lost_host(id: String, incarnation: String) -> ClusterHost {
 
 /// The cluster, as seen by this host.
 pub struct Hosts {
-    /// The database.
     pub database: Arc<Database>,
     /// The token that the hosts share.
     pub token: Secret<String>,
@@ -88,7 +87,6 @@ pub struct Hosts {
     pub shared_paths: Vec<PathBuf>,
     /// The address of this host, once it listens.
     pub url: Arc<watch::Sender<Option<String>>>,
-    /// Whether this host drains.
     pub is_draining: Arc<AtomicBool>,
     /// Whether no session is in memory after the lease has lapsed.
     pub is_emptied: Arc<AtomicBool>,

@@ -13,7 +13,6 @@ use crate::lease::Lease;
 
 /// The first pause before another try.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The longest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long a transaction waits before that is reported.
 const LATE: Duration = Duration::from_secs(2);

@@ -39,7 +39,6 @@ const TIMELINE: &str = "SELECT pg_walfile_name(pg_current_wal_lsn())";
 
 /// The pool of connections that read.
 pub type Pool = managed::Pool<Readers>;
-/// An error of the pool.
 pub type PoolError = managed::PoolError<Unopened>;
 
 /// What a connection is for.

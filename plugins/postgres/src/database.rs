@@ -25,7 +25,6 @@ use crate::writer::{Queued, Writer, WriterRequest};
 const READ: Duration = Duration::from_secs(9);
 /// The first pause before another try.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The longest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The maximum size of queued writes, in bytes.
 const WAITING: usize = 64 << 20;

@@ -50,7 +50,6 @@ pub struct RunningHost {
 pub struct Status {
     /// The version of the server.
     pub server: String,
-    /// The schema.
     pub schema: String,
     /// How many migrations were applied; 0 for a schema that does not exist.
     pub version: usize,
@@ -137,7 +136,6 @@ impl Direct {
         self.client.query_one(sql, &borrowed(params)).await.map_err(|why| thrown(&why))
     }
 
-    /// Returns the vault.
     pub fn vault(self: &Arc<Self>) -> VaultPoint {
         VaultPoint {
             get: member!(self, |direct: &Arc<Self>, (name,): (String,)| {

@@ -16,7 +16,7 @@ const NO_LEASE: &str = "OS001";
 const COMMITTED: &str = "OS002";
 
 /// What callers are told about a statement that the database rejected,
-const REFUSED: &str = "the database could not do this; the log of the host says why";
+const REFUSED: &str = "the database rejected this; see the log of the host";
 /// one that took too long,
 const LATE: &str = "the database did not answer in time; try again";
 /// and one that the database did not carry out.
@@ -54,7 +54,7 @@ impl Unopened {
             Self::Failed(error) => sentence(error),
             Self::Unfit(why) => format!("PostgreSQL: {why}"),
             Self::Pooled(what) => format!(
-                "PostgreSQL: a connection does not keep its state: {what}. A pooler between this host and the server shares \
+                "PostgreSQL: a connection does not keep its state: {what}; a pooler between this host and the server shares \
                  connections (transaction mode); {REMEDY}"
             ),
         }

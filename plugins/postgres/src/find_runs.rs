@@ -35,7 +35,6 @@ const INDEX: &str = "WITH found AS (
 
 /// What a run is found by.
 pub struct Facts {
-    /// Its state.
     pub state: String,
     /// The owner of its work.
     pub owner: Option<String>,

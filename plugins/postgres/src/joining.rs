@@ -34,7 +34,6 @@ pub struct Candidate {
     pub version: String,
     /// Whether it is in a cluster.
     pub is_member: bool,
-    /// Whether it drains.
     pub is_draining: bool,
     /// What identifies the key of its vault.
     pub vault_key: Vec<u8>,
@@ -112,30 +111,30 @@ impl Holder {
         let at = self.url.as_ref().map(|url| format!(" at {url}")).unwrap_or_default();
         let what = match (host.is_member, self.is_member) {
             (false, false) => {
-                "Stop that one, set the option schema to another one, or set the option cluster on both hosts"
+                "stop that one, set the option schema to another one, or set the option cluster on both hosts"
             }
             (false, true) => {
-                "That one is in a cluster: set the option cluster here too, or the option schema to another one"
+                "that one is in a cluster: set the option cluster here too, or the option schema to another one"
             }
             (true, false) => {
-                "That one has no option cluster: stop it, set the option there, and start it again, or set the option schema \
+                "that one has no option cluster: stop it, set the option there, and start it again, or set the option schema \
                  to another one"
             }
             (true, true) if self.has_other_vault => {
-                "It has another key of the vault, so neither could read the secrets of the other: set vaultKeyFile to the same \
+                "it has another key of the vault, so neither could read the secrets of the other: set vaultKeyFile to the same \
                  key on both"
             }
             (true, true) if self.has_other_token => {
-                "It has another token, so neither could reach the other: set cluster.tokenFile to the same token on both"
+                "it has another token, so neither could reach the other: set cluster.tokenFile to the same token on both"
             }
             (true, true) if self.is_outdated && self.id != host.id => {
-                "It does not know the tables of this version: update it to the version before this one first, or stop it"
+                "it does not know the tables of this version: update it to the version before this one first, or stop it"
             }
             (true, true) => {
-                "It has the same name: stop it, or set the option cluster.id to another name here"
+                "it has the same name: stop it, or set the option cluster.id to another name here"
             }
         };
-        Thrown::new(format_args!("another host uses the database: {}{at}. {what}", self.id))
+        Thrown::new(format_args!("another host uses the database: {}{at}; {what}", self.id))
     }
 }
 

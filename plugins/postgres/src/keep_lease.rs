@@ -60,7 +60,6 @@ pub enum Joined {
 
 /// The task that keeps the lease.
 pub struct Keeper {
-    /// The lease.
     pub lease: Arc<Lease>,
     /// Receives the request to release the lease.
     pub stop: Arc<Notify>,
@@ -106,7 +105,7 @@ impl Keeper {
                     self.lease.lose(&incarnation);
                     if !self.lease.is_member {
                         self.report.say(
-                            "another host has taken over the database; this one stores nothing more. Stop it"
+                            "another host has taken over the database; this one stores nothing more; stop it"
                                 .to_owned(),
                         );
                         return;

@@ -106,7 +106,6 @@ impl Lease {
         if *self.inner.lock().incarnation == *incarnation { Ok(()) } else { Err(lapsed()) }
     }
 
-    /// Returns the state.
     pub fn state(&self) -> State {
         *self.state.borrow()
     }
@@ -230,7 +229,6 @@ impl Lease {
         self.listeners.lock().push(listener);
     }
 
-    /// Returns whether there are listeners.
     pub fn has_listeners(&self) -> bool {
         !self.listeners.lock().is_empty()
     }

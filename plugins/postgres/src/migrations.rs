@@ -14,7 +14,6 @@ use crate::failure;
 /// A change of the tables.
 #[derive(Debug, Clone, Copy)]
 pub struct Migration {
-    /// Its name.
     pub name: &'static str,
     /// Its statements.
     pub sql: &'static str,
@@ -70,7 +69,6 @@ impl Tables {
     }
 }
 
-/// The state of a schema.
 #[derive(Debug)]
 pub struct SchemaState {
     /// The number of its applied migrations.
@@ -82,7 +80,6 @@ pub struct SchemaState {
 }
 
 impl SchemaState {
-    /// Returns whether the schema has tables.
     pub fn has_tables(&self) -> bool {
         self.version > 0
     }
@@ -207,7 +204,7 @@ async fn applied(
         if usize::try_from(version).ok() != Some(at + 1) || !is_known {
             return Err(Thrown::new(format_args!(
                 "schema {schema}: migration {version} ({name}) is not the one of this ostler; it was written by another \
-                 build. Set the option schema to another one"
+                 build; set the option schema to another one"
             )));
         }
         if is_required {

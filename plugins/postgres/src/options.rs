@@ -72,7 +72,6 @@ pub struct Settings {
     pub pool_size: usize,
     /// How long a statement may take.
     pub statement_timeout: Duration,
-    /// The key of the vault.
     pub vault_key: Secret<[u8; 32]>,
     /// How the host takes part in a cluster, if it does.
     pub cluster: Option<ClusterSettings>,

@@ -213,7 +213,6 @@ pub fn read(collection: &str, row: &Row) -> Result<JsonObject, Thrown> {
 
 /// A record for [`PUT`].
 pub struct Prepared {
-    /// Its id.
     pub id: String,
     /// The values of the statement.
     pub params: Vec<Param>,

@@ -20,9 +20,7 @@ use crate::pooler;
 pub struct Renewal {
     /// Opens the connection.
     connector: Connector,
-    /// The lease.
     lease: Arc<Lease>,
-    /// The host.
     host: Candidate,
     /// Woken by notifications of the database.
     wake: Arc<Notify>,

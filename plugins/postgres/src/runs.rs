@@ -124,7 +124,6 @@ impl Runs {
         Ok(runs)
     }
 
-    /// The database.
     pub(crate) fn database(&self) -> &Arc<Database> {
         &self.database
     }

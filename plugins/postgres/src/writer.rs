@@ -73,7 +73,6 @@ pub type Answer = Box<dyn FnOnce(Result<Vec<Row>, Thrown>) + Send>;
 
 /// A queued write.
 pub struct Queued {
-    /// The write.
     pub write: Write,
     /// The run of the host that made it.
     pub incarnation: Arc<str>,
@@ -81,7 +80,6 @@ pub struct Queued {
     pub answer: Answer,
 }
 
-/// A request to the writer.
 pub enum WriterRequest {
     /// Write.
     Write(Queued),
@@ -126,7 +124,6 @@ struct Sent<'a> {
     batch: &'a [Write],
 }
 
-/// The writer.
 pub struct Writer {
     connector: Connector,
     lease: Arc<Lease>,

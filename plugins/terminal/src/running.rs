@@ -247,7 +247,7 @@ fn signal_of(name: &str) -> Result<Signal, Thrown> {
     let found = SIGNALS.iter().find(|(known, _)| *known == name);
     found.map(|(_, signal)| *signal).ok_or_else(|| {
         let known: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
-        Thrown::new(format_args!("{name} is no signal; the signals are {}", known.join(", ")))
+        Thrown::new(format_args!("{name} is not a signal; the signals are {}", known.join(", ")))
     })
 }
 

@@ -59,7 +59,6 @@ struct Fields {
     callback: Option<Box<RawValue>>,
 }
 
-/// The name of a field.
 #[derive(Deserialize)]
 #[serde(field_identifier, rename_all = "lowercase")]
 enum Name {

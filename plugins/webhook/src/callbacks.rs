@@ -69,7 +69,6 @@ impl ClaimedCallback {
     }
 }
 
-/// The callbacks.
 #[derive(Debug)]
 pub(crate) struct Callbacks {
     host: PluginHost,

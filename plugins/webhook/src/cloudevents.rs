@@ -25,7 +25,6 @@ const MEDIA_TYPE: &str = "application/cloudevents";
 /// The version of the specification.
 const VERSION: &str = "1.0";
 
-/// An event.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     /// Its JSON form.

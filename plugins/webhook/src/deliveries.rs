@@ -51,13 +51,11 @@ pub(crate) struct Delivery {
     /// The size of its body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<usize>,
-    /// Its thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
     /// The chat of its turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
-    /// Its turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<String>,
     /// The runs that it started.

@@ -38,7 +38,6 @@ pub(crate) enum ReplyMode {
     None,
 }
 
-/// An endpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Endpoint {
     pub id: Slug,
@@ -111,7 +110,7 @@ impl Endpoint {
         }
         let extras = Extras::read(record)?;
         if extras.when.is_some() && target != Target::Automation {
-            return Err("when needs automation: true; what a bot is told is not filtered".to_owned());
+            return Err("when needs automation: true; calls to a bot are not filtered".to_owned());
         }
         let warnings = record
             .keys()
@@ -174,7 +173,7 @@ fn text<'a>(record: &'a JsonObject, field: &str) -> Result<Option<&'a str>, Stri
     match record.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(format!("{field} has to be text")),
+        Some(_) => Err(format!("{field} must be text")),
     }
 }
 
@@ -232,7 +231,7 @@ mod tests {
                 json!({ "bot": "bot://b", "reply": "sync", "syncTimeoutSeconds": 0 }),
                 "syncTimeoutSeconds must be a number of seconds above 0",
             ),
-            (json!({ "automation": true, "secret": 5 }), "secret has to be text"),
+            (json!({ "automation": true, "secret": 5 }), "secret must be text"),
             (json!({ "automation": true, "reply": "later" }), "reply must be callback, sync or none"),
             (
                 json!({ "automation": true, "callbackPrefix": "https://x/a" }),

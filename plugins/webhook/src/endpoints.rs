@@ -9,7 +9,6 @@ use ostler_contract::{JsonObject, Slug};
 
 use crate::endpoint::Endpoint;
 
-/// The endpoints.
 #[derive(Debug)]
 pub(crate) struct Endpoints {
     records: Collection,

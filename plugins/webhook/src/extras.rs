@@ -142,7 +142,7 @@ fn dedupe(value: &Value, verify: Option<&Verify>, format: Option<Format>) -> Res
         Value::Bool(false) => return Ok(None),
         Value::Bool(true) if format == Some(Format::CloudEvents) => (Some(Dedupe::Event), ""),
         Value::Bool(true) => {
-            (of_sender(), "dedupe must be the name of a header: no verify says where the sender's id is")
+            (of_sender(), "dedupe must be the name of a header: no verify names the place of the sender's id")
         }
         value => (value.as_str().and_then(header), "dedupe must be the name of a header, or true"),
     };

@@ -33,7 +33,6 @@ const ROOT: &str = ostler_contract::protocol::uri::ROOT;
 /// A chat of the plugin with a bot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chat {
-    /// The chat's URI.
     pub uri: String,
     /// Its session's URI.
     pub session: String,
@@ -422,7 +421,7 @@ impl HostConnection {
                 lock(&self.heard).echoes.remove(&seq);
                 let after = ECHO_LIMIT.as_secs();
                 let _ = self.host.log(format!(
-                    "the turn in {chat} was not echoed within {after} seconds; the call goes on"
+                    "the turn in {chat} was not echoed within {after} seconds; the call continues"
                 ));
                 return Echo::Missing;
             }

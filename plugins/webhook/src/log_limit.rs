@@ -15,7 +15,6 @@ const DIFFERENT: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct LogLimit(Mutex<HashMap<String, Vec<Line>>>);
 
-/// A logged line.
 #[derive(Debug)]
 struct Line {
     text: String,

@@ -22,7 +22,6 @@ pub fn rows_of(endpoint: &str) -> JsonObject {
     JsonObject::from_iter([(ENDPOINT.to_owned(), endpoint.into())])
 }
 
-/// Returns the record of a row.
 pub(crate) fn row_record(endpoint: &str, mut row: JsonObject, is_refused: bool) -> JsonObject {
     row.insert(ENDPOINT.to_owned(), endpoint.into());
     if is_refused {

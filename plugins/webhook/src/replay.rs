@@ -69,7 +69,7 @@ impl Webhook {
             None => None,
         };
         let endpoint = endpoint
-            .ok_or_else(|| wrong(format!("endpoint {of} of delivery {delivery} is no endpoint any more")))?;
+            .ok_or_else(|| wrong(format!("endpoint {of} of delivery {delivery} no longer exists")))?;
         let retention = endpoint.extras.body_retention.as_ref();
         let retention = retention
             .ok_or_else(|| wrong(format!("endpoint {of} of delivery {delivery} no longer has keepBodies")))?;

@@ -82,7 +82,6 @@ impl Answer {
         response
     }
 
-    /// Returns the response.
     pub fn response(&self) -> Response {
         let mut response = http::json(self.status, &self.body);
         if self.status == StatusCode::NO_CONTENT {

@@ -217,7 +217,6 @@ impl Webhook {
         }
     }
 
-    /// Returns the endpoint's secret.
     async fn secret(&self, endpoint: &Endpoint) -> Result<String, Refusal> {
         let name = &endpoint.secret;
         let read = Read::of_lookup(self.host.secret(name.clone(), None).await);
@@ -342,7 +341,7 @@ impl Webhook {
         match stored {
             Ok(until) => seen.kept_until = Some(format!("{until:.3}")),
             Err(why) => {
-                let what = format!("cannot keep the body of a call with {}: {}", retention.key, why.message);
+                let what = format!("cannot store the body of a call with {}: {}", retention.key, why.message);
                 self.say_once_a_minute(&endpoint.id, &what);
             }
         }

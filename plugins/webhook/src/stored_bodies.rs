@@ -258,7 +258,6 @@ impl StoredBodies {
         Ok(())
     }
 
-    /// The endpoints with bodies.
     async fn endpoints(&self) -> Result<BTreeSet<String>, Thrown> {
         let records = self.index.list.read(()).await.known()?;
         let endpoint = |record: &JsonObject| {

@@ -14,7 +14,6 @@ use crate::host_connection::Chat;
 /// and chat.
 const MOST: usize = 10_000;
 
-/// The threads.
 #[derive(Debug)]
 pub(crate) struct Threads {
     records: Collection,
@@ -88,7 +87,6 @@ impl Threads {
         Ok(order)
     }
 
-    /// Returns the chats of all threads.
     pub async fn chats(&self) -> Read<Vec<String>> {
         self.records.list.read(()).await.map(|records| {
             let chat = |record: &JsonObject| record.get("chat").and_then(Value::as_str).map(str::to_owned);

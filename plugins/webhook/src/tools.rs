@@ -16,7 +16,6 @@ pub fn no_endpoint(why: &str) -> String {
 /// A sender that a record can name in `verify`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderFacts {
-    /// Its name.
     pub name: &'static str,
     /// The value of `verify` as YAML: the name, or an object with the required fields.
     pub example: &'static str,

@@ -61,7 +61,6 @@ impl Ended {
     }
 }
 
-/// The phase of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TurnPhase {
     /// It has ended.

@@ -103,7 +103,6 @@ enum Recall {
     Lost,
 }
 
-/// The unconfirmed turns.
 #[derive(Debug)]
 pub(crate) struct UnconfirmedTurns {
     host: PluginHost,
@@ -325,7 +324,7 @@ impl Webhook {
             self.drop_callback(callback);
         }
         let Some((_, retry)) = target else {
-            self.problem(&id, "dropped a turn of an earlier start: it talks to no bot now");
+            self.problem(&id, "dropped a turn of an earlier start: its endpoint no longer has a bot");
             return self.remove_unconfirmed(claimed.record);
         };
         let waiting = self.connection.wait_for(&claimed.turn.turn);

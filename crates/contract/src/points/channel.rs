@@ -157,7 +157,7 @@ pub(super) fn refuse_grant(text: &str, member: &str) -> Result<(), Mismatch> {
     match Grant::parse(text) {
         Some(grant) if grant.is_known() => Ok(()),
         Some(grant) => {
-            let wanted = format!("a grant somebody may hold; {} knows no {}", grant.subject, grant.operation);
+            let wanted = format!("a known grant; {} has no operation {}", grant.subject, grant.operation);
             Err(Mismatch::expected(wanted).within(member))
         }
         None => Err(Mismatch::expected("a grant, <subject>:<operation>, as x-board:get").within(member)),

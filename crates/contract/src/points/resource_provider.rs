@@ -399,7 +399,7 @@ impl Contribution for SchemeProvider {
 /// Rejects reserved names of harnesses and schemes.
 pub(super) fn refuse_reserved(name: &str, member: &str) -> Result<(), Mismatch> {
     if reserved::is_reserved(name) {
-        return Err(Mismatch::expected(format!("a name of its own; {name} is reserved")).within(member));
+        return Err(Mismatch::expected(format!("a name other than {name}, which is reserved")).within(member));
     }
     Ok(())
 }

@@ -95,7 +95,7 @@ impl Contribution for TriggerType {
             }
         }
         if reserved::TRIGGER_TYPES.contains(&self.r#type.to_ascii_lowercase().as_str()) {
-            let own = format!("a name of its own, not {}, which is the host's", self.r#type);
+            let own = format!("a name other than {}, which is reserved for the host", self.r#type);
             return Err(Mismatch::expected(own).within("type"));
         }
         if self.events.is_empty() {

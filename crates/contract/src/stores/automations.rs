@@ -94,7 +94,7 @@ pub fn check(definition: &AutomationDefinition) -> Result<(), String> {
             return Err(format!("triggers[{at}].id must be a non-empty string"));
         }
         if ids.contains(&id) {
-            return Err(format!("triggers[{at}].id must be one no other trigger has"));
+            return Err(format!("triggers[{at}].id must be unique"));
         }
         ids.push(id);
         if events.is_some_and(Vec::is_empty) {
@@ -114,9 +114,7 @@ pub fn check(definition: &AutomationDefinition) -> Result<(), String> {
             AutomationDisableCondition::AfterDate(_) => "afterDate",
         };
         if kinds.contains(&kind) {
-            return Err(format!(
-                "disableConditions[{at}].kind must be one no other condition has; {kind} is named twice"
-            ));
+            return Err(format!("disableConditions[{at}].kind must be unique; {kind} is named twice"));
         }
         kinds.push(kind);
     }

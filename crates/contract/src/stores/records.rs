@@ -38,7 +38,7 @@ pub fn check_record(name: &str, body: Option<&str>, record: &JsonObject) -> Resu
     };
     match body.and_then(|body| Some((body, record.get(body)?))) {
         Some((body, text)) if !text.is_string() && !text.is_null() => {
-            refuse(format!("{body} of {id} has to be text: it is kept as the body of a file"))
+            refuse(format!("{body} of {id} must be text, because it is stored as the body of a file"))
         }
         _ => Ok(id.to_owned()),
     }

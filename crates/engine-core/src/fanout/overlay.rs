@@ -49,6 +49,5 @@ pub enum Overlaid {
     Same,
     /// Another action in its place.
     Other(String),
-    /// Nothing.
     Nothing,
 }

@@ -28,7 +28,7 @@ use crate::resources::patterns::WatchFilter;
 use crate::resources::published::Asker;
 use crate::usage::{self, Ledger};
 use crate::users::access::Access;
-use crate::users::principal::Principal;
+use crate::users::principal::{ANONYMOUS, Principal};
 use crate::users::{self, policies};
 
 /// How long a watch can be open without a subscriber.
@@ -40,7 +40,6 @@ pub struct Watch {
     state: ResourceWatchState,
     /// Its owner, if the host has a users file.
     owner: Option<String>,
-    /// The connection that opened it.
     opener: ConnectionId,
     stop: Option<Call<fn()>>,
 }
@@ -126,7 +125,7 @@ impl Resources {
     /// Reads a resource of a client or a provider on behalf of the owner of a session. Its memory is charged while it is
     /// read.
     pub async fn content_for(&self, asker: &Asker, uri: &str) -> Result<ResourceContent, Thrown> {
-        let owner = asker.owner.as_deref().unwrap_or("nobody").to_owned();
+        let owner = asker.owner.as_deref().unwrap_or(ANONYMOUS).to_owned();
         if let Some(client) = self.publisher(uri, asker)? {
             self.access.require_effect(LOOK_UP, &owner, Some(CLIENTS))?;
             return Ok(self.read_published(&client, uri).await?);
@@ -349,7 +348,7 @@ impl Resources {
             return Ok(());
         }
         Err(RpcError::invalid_params(format!(
-            "{of} has {count} watches open, as many as it may; unsubscribe from one, or watch a directory recursively"
+            "{of} has {count} open watches, which is the limit; unsubscribe from one, or watch a directory recursively"
         )))
     }
 

@@ -49,18 +49,18 @@ fn patterns(name: &str, said: Option<&Value>) -> Result<Option<GlobSet>, RpcErro
     let wrong = |why: String| RpcError::invalid_params(format!("{name} {why}"));
     let Some(said) = said.filter(|said| !said.is_null()) else { return Ok(None) };
     let items = said.get("items").and_then(Value::as_array);
-    let items = items.ok_or_else(|| wrong("has to be { items: [...] }".to_owned()))?;
+    let items = items.ok_or_else(|| wrong("must be { items: [...] }".to_owned()))?;
     if items.len() > PATTERNS {
-        return Err(wrong(format!("may name {PATTERNS} patterns at most")));
+        return Err(wrong(format!("must have at most {PATTERNS} patterns")));
     }
     let mut set = GlobSetBuilder::new();
     for item in items {
         let text = item.as_str().filter(|text| !text.is_empty() && text.len() <= LONGEST);
-        let text = text.ok_or_else(|| wrong(format!("holds what is no pattern: {item}")))?;
+        let text = text.ok_or_else(|| wrong(format!("contains {item}, which is not a pattern")))?;
         let path = text.trim_start_matches("./").trim_end_matches('/');
         for pattern in [path.to_owned(), format!("{path}/**")] {
             let glob = GlobBuilder::new(&pattern).literal_separator(true).build();
-            set.add(glob.map_err(|error| wrong(format!("holds a pattern that cannot be read: {error}")))?);
+            set.add(glob.map_err(|error| wrong(format!("contains an invalid pattern: {error}")))?);
         }
     }
     set.build().map(Some).map_err(|error| wrong(format!("cannot be read: {error}")))

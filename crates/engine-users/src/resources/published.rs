@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{Resources, Room};
 use crate::users::clients::{Answer, Client, ClientIdentity};
-use crate::users::principal::Principal;
+use crate::users::principal::{ANONYMOUS, Principal};
 
 /// The scheme VS Code publishes under: `vscode-agent-client://<client>/<scheme>/<authority>/<path>`.
 const WRAPPED: &str = "vscode-agent-client";
@@ -129,7 +129,7 @@ impl Resources {
 
     /// Returns why an asker reaches no client of an id, after the id. Whether another user has such a client is not revealed.
     pub fn unreached(&self, asker: &Asker) -> String {
-        let owner = asker.owner.as_deref().unwrap_or("nobody");
+        let owner = asker.owner.as_deref().unwrap_or(ANONYMOUS);
         match (self.access.gate.is_guarded(), &asker.active) {
             (false, _) => "is not connected".to_owned(),
             (true, None) => format!("is not connected as {owner}"),
@@ -219,11 +219,11 @@ impl Resources {
         let name = client.newest().client_id().unwrap_or_default();
         let answer = client.ask_any("resourceRead", &params).await?;
         let read: ResourceReadResult = serde_json::from_value(answer).map_err(|error| {
-            RpcError::internal(format!("client {name} answered resourceRead with something else: {error}"))
+            RpcError::internal(format!("client {name}: invalid response to resourceRead: {error}"))
         })?;
         if read.data.len() > CONTENT_MAX {
             return Err(RpcError::internal(format!(
-                "client {name} answered resourceRead with {} bytes; at most {CONTENT_MAX} are taken",
+                "client {name} answered resourceRead with {} bytes; the limit is {CONTENT_MAX}",
                 read.data.len()
             )));
         }

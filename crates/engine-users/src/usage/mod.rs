@@ -32,7 +32,6 @@ impl Ledger {
         Arc::new(Self { core, access })
     }
 
-    /// The usage store.
     pub fn usage_store(&self) -> Option<&Usage> {
         self.core.registry()?.port::<Usage>()
     }
@@ -67,6 +66,6 @@ impl Ledger {
 
     /// Returns the usage store, or the error that there is none.
     pub fn use_kept(&self) -> Result<&Usage, RpcError> {
-        self.usage_store().ok_or_else(|| RpcError::method_not_found("nothing here keeps what work costs"))
+        self.usage_store().ok_or_else(|| RpcError::method_not_found("this host has no usage store"))
     }
 }

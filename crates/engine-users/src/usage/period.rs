@@ -69,7 +69,7 @@ fn read(name: &str, text: &str, of_day: impl Fn(Date) -> Timestamp) -> Result<Ti
     let is_day = text.len() == 10;
     text.parse::<Date>().ok().filter(|_| is_day).map(of_day).ok_or_else(|| {
         RpcError::invalid_params(format!(
-            "{name} has to be a day or an ISO 8601 instant, as 2026-01-31 or 2026-01-31T12:00:00Z, not {text}"
+            "{name} must be a date or an ISO 8601 timestamp, such as 2026-01-31 or 2026-01-31T12:00:00Z, not {text}"
         ))
     })
 }

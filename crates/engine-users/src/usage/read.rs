@@ -83,7 +83,6 @@ impl Ledger {
         Ok(written(&self.total_of(pool, running.period(&self.now_here())).await?))
     }
 
-    /// Returns the total of a range.
     pub(super) async fn range_total(
         &self,
         pool: &str,
@@ -259,7 +258,7 @@ impl Key {
             "team" => Ok(Self::Team),
             "project" => Ok(Self::Project),
             other => {
-                let why = format!("by has to be a comma list of user, team and project, not {other}");
+                let why = format!("by must be a comma-separated list of user, team and project, not {other}");
                 Err(RpcError::invalid_params(why))
             }
         }

@@ -40,7 +40,7 @@ struct UsageUri {
 
 impl UsageUri {
     fn read(uri: &str) -> Result<Self, RpcError> {
-        let unknown = || RpcError::not_found(format!("{uri} names nothing of {SCHEME}:"));
+        let unknown = || RpcError::not_found(format!("{uri} is not a resource of {SCHEME}:"));
         let rest = uri.get(SCHEME.len()..).and_then(|rest| rest.strip_prefix("://")).ok_or_else(unknown)?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut segments = path.trim_end_matches('/').split('/');

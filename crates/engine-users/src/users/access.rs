@@ -80,7 +80,7 @@ impl Access {
             }
             (Rule::Never(_) | Rule::AsEntered | Rule::GrantedOnScheme(..), _) => {
                 let (way, effect) = (way.name(), effect.name());
-                Err(RpcError::permission_denied(format!("what enters by {way} sets off no {effect}")))
+                Err(RpcError::permission_denied(format!("input by {way} must not cause {effect}")))
             }
         }
     }

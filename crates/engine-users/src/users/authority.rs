@@ -17,13 +17,9 @@ pub enum Living {
     EventStream,
     /// The cookie of a page's sign-in.
     SignIn,
-    /// The link of a notification.
     NotificationLink,
-    /// The connection of a plugin.
     PluginConnection,
-    /// A message in a queue.
     QueuedMessage,
-    /// A running turn.
     RunningTurn,
     /// A message for a running turn that the agent has not received.
     SteeringMessage,
@@ -55,7 +51,6 @@ pub enum Ends {
 }
 
 impl Living {
-    /// All kinds.
     pub const ALL: &[Self] = &[
         Self::Connection,
         Self::Subscription,
@@ -75,7 +70,6 @@ impl Living {
         Self::Schedule,
     ];
 
-    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Connection => "a connection, by the credential that opened it",
@@ -118,7 +112,7 @@ impl Living {
                 "the agent does not receive it; it is queued, and its turn fails with `permission` and the reason"
             }
             Self::AgentWork => {
-                "its turns end as a running turn does; an agent that runs no turn for anybody else ends"
+                "its turns end as a running turn does; an agent without turns of other users ends"
             }
             Self::Terminal => "its processes end, and it leaves the list",
             Self::ToolsEndpoint => {

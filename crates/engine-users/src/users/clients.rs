@@ -21,7 +21,6 @@ pub type Answer = Result<Value, RpcError>;
 /// A client by its id and its user. Clients choose their ids, so that the same id can be that of another user's client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
-    /// The id.
     pub id: String,
     /// The owner of the work it starts.
     pub owner: Option<String>,
@@ -56,7 +55,6 @@ pub trait Client: Debug + Send + Sync {
     /// Its tokens, by resource.
     fn credentials(&self) -> BTreeMap<String, String>;
 
-    /// Whether it is closed.
     fn is_closed(&self) -> bool;
 
     /// Whether the client said over it that it is active in a session, by the session's URI.
@@ -71,13 +69,11 @@ pub trait Client: Debug + Send + Sync {
     /// Whether it is open and has not ended a subscription, by the URI from its request.
     fn wants(&self, spelled: &str) -> bool;
 
-    /// Its outbox.
     fn outbox(&self) -> &Arc<Outbox>;
 
     /// Sends a request; resolves to the client's answer.
     fn ask<'a>(&'a self, method: &'a str, params: &'a Value) -> futures::future::BoxFuture<'a, Answer>;
 
-    /// Closes the connection.
     fn close(&self);
 
     /// Ends what it may no longer have, after users have changed or a page has signed out.

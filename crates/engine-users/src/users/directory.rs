@@ -218,15 +218,13 @@ impl Directory {
             // Others may be notes of who edits the file.
             let meant = did_you_mean(member, MEMBERS.iter().copied());
             if !meant.is_empty() {
-                lines.push(format!("user {id}: nothing reads its {member}{meant}"));
+                lines.push(format!("user {id}: unknown field {member}; ignored{meant}"));
             }
         }
         for membership in memberships.iter().filter(|membership| !self.has_group(membership)) {
             let known = self.teams.iter().chain(&self.projects).map(String::as_str);
             let meant = did_you_mean(membership, known);
-            lines.push(format!(
-                "user {id}: its membership {membership} is of a team or project that does not exist{meant}"
-            ));
+            lines.push(format!("user {id}: unknown team or project {membership} in its memberships{meant}"));
         }
         let hash = match user.get("token") {
             None | Some(Value::Null) => None,
@@ -406,7 +404,6 @@ impl Directory {
         known("role", self.roles.keys())
     }
 
-    /// Returns all roles with their grants.
     pub(super) fn roles(&self) -> impl Iterator<Item = (&str, &[Grant])> {
         self.roles.iter().map(|(role, grants)| (role.as_str(), grants.as_slice()))
     }
@@ -525,7 +522,7 @@ fn text(fields: &JsonObject, key: &str) -> Result<Option<String>, String> {
     match fields.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
-        Some(_) => Err(format!(".{key} has to be text")),
+        Some(_) => Err(format!(".{key} must be text")),
     }
 }
 

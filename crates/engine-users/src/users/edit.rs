@@ -13,18 +13,14 @@ use super::file::UsersFile;
 /// A kind of record; its name is its URI scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A user.
     User,
-    /// A team.
     Team,
-    /// A project.
     Project,
     /// A named list of grants.
     Role,
 }
 
 impl Kind {
-    /// Every kind.
     pub const ALL: &[Self] = &[Self::User, Self::Team, Self::Project, Self::Role];
 
     /// Returns its name, which is its scheme.
@@ -90,7 +86,7 @@ impl Caller {
         match self.lacks(given) {
             None => Ok(()),
             Some(lacking) => Err(RpcError::permission_denied(format!(
-                "{} does not hold {lacking}, which {what} does",
+                "{} does not have {lacking}, which {what} has",
                 self.name
             ))),
         }
@@ -116,7 +112,7 @@ impl Caller {
         match directory.roles().find_map(|(role, grants)| Some((role, self.lacks(grants)?))) {
             None => Ok(()),
             Some((role, lacking)) => Err(RpcError::permission_denied(format!(
-                "{} does not hold {lacking}, and the issuer of user {id} could name the role {role}, which does",
+                "{} does not have {lacking}, and the issuer of user {id} could assign the role {role}, which has it",
                 self.name
             ))),
         }
@@ -265,7 +261,7 @@ impl UsersFile {
                 }
                 for field in ["issuer", "rolesFrom", "primary"] {
                     if fields.get(field).is_some_and(|value| !value.is_string()) {
-                        return Err(wrong(format!(".{field} has to be text")));
+                        return Err(wrong(format!(".{field} must be text")));
                     }
                 }
                 match fields.get("primary").and_then(Value::as_str) {
@@ -275,7 +271,7 @@ impl UsersFile {
             }
             Kind::Team | Kind::Project => match fields.get("title") {
                 None | Some(Value::String(_)) => Ok(()),
-                Some(_) => Err(wrong(".title has to be text".to_owned())),
+                Some(_) => Err(wrong(".title must be text".to_owned())),
             },
             Kind::Role => {
                 let held = before.role(id).unwrap_or_default();

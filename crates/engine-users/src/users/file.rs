@@ -27,7 +27,6 @@ impl UsersFile {
         }
     }
 
-    /// Returns the file's text.
     pub fn text(&self) -> String {
         format!("{:#}\n", Value::Object(self.fields.clone()))
     }

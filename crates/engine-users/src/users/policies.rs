@@ -115,7 +115,6 @@ impl Access {
         }
     }
 
-    /// Reads the policies.
     async fn policies(&self) -> Result<Vec<JsonObject>, String> {
         let store = self.core.policies().ok_or_else(|| unreadable(&"there is no store"))?;
         let rows = store.list.read(limit::POLICIES, ()).await.known().map_err(|why| unreadable(&why))?;

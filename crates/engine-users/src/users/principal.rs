@@ -9,6 +9,9 @@ use ostler_protocol::{RpcError, json};
 
 use crate::users::{People, Person};
 
+/// The name of clients without a user, and the owner of work that has none, in messages and for providers.
+pub const ANONYMOUS: &str = "anonymous";
+
 /// The identity of a connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Principal {
@@ -19,7 +22,6 @@ pub enum Principal {
     Root,
     /// A plugin's connection.
     Plugin {
-        /// The plugin's id.
         id: String,
         /// The grants of its configuration entry.
         grants: Arc<[Grant]>,
@@ -70,7 +72,7 @@ impl Principal {
     /// Returns the name in errors: `<name> may not session:create here`.
     pub fn name(&self) -> String {
         match self {
-            Self::Anyone => "nobody".to_owned(),
+            Self::Anyone => ANONYMOUS.to_owned(),
             Self::Root => "root".to_owned(),
             Self::Plugin { id, .. } => format!("plugin:{id}"),
             Self::Person(person) => person.id.clone(),

@@ -13,13 +13,9 @@ use super::file::UsersFile;
 pub enum RecordKey {
     /// The fields that are no records, such as `trustToken`.
     Settings,
-    /// A team.
     Team(String),
-    /// A project.
     Project(String),
-    /// A role.
     Role(String),
-    /// A user.
     User(String),
 }
 

@@ -188,14 +188,16 @@ impl Workspace {
             return Err(RpcError::invalid_params(no_machine_for(provider)));
         }
         let Some(computers) = self.computers() else {
-            return Err(RpcError::invalid_params(format!("this host has no machines, so none is {named}")));
+            return Err(RpcError::invalid_params(format!(
+                "this host has no machines, so {named} does not exist"
+            )));
         };
         if let Some(id) = named.strip_prefix(ADDRESS) {
             return self.check_machine(id, &named, provider).await.map(|()| None);
         }
         let Some(make) = &computers.make else {
             return Err(RpcError::invalid_params(format!(
-                "this host makes no machines, so none from {named}"
+                "this host cannot create machines, so {named} cannot be used"
             )));
         };
         if let Some(owner) = owner {
@@ -204,11 +206,11 @@ impl Workspace {
         let request = self.machine_request((session, owner), agent, &named, directory).await?;
         let made = make.within(limit::MACHINE_BUILD, (request,)).await.map_err(|why| match why.rpc {
             Some(_) => why.into_rpc(),
-            None => RpcError::internal(format!("no machine could be made from {named}: {}", why.message)),
+            None => RpcError::internal(format!("cannot create a machine from {named}: {}", why.message)),
         })?;
         if made.strip_prefix(ADDRESS).is_none_or(str::is_empty) {
             let what =
-                format!("no machine could be made from {named}: {made:?} is no address: {ADDRESS}<id>");
+                format!("cannot create a machine from {named}: {made:?} is not an address, {ADDRESS}<id>");
             return Err(RpcError::internal(what));
         }
         config.values.insert(SETTING.to_owned(), made.as_str().into());
@@ -219,7 +221,7 @@ impl Workspace {
     pub async fn unmake(&self, made: Made) {
         let remove = self.computers().and_then(|computers| computers.remove.as_ref());
         let Some(remove) = remove else {
-            return self.core.log.warn(format_args!("{} was made for a session that never came", made.0));
+            return self.core.log.warn(format_args!("{} was created for a session that was not", made.0));
         };
         if let Err(why) = remove.within(limit::MACHINE_BUILD, (made.0.clone(),)).await {
             self.core.log.warn(format_args!("{} could not be removed: {}", made.0, why.for_log()));

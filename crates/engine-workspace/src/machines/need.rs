@@ -48,7 +48,7 @@ pub(super) fn shape_of(need: &MachineNeed) -> Result<Shape<'_>, String> {
             || !name.bytes().all(part)
         {
             return Err(format!(
-                "{name:?} names no environment variable; use letters, digits and _, a digit not first"
+                "{name:?} is not a name of an environment variable; use letters, digits and _, not a digit first"
             ));
         }
         shapes.push(Shape::Variable { name });
@@ -60,7 +60,7 @@ pub(super) fn shape_of(need: &MachineNeed) -> Result<Shape<'_>, String> {
         let is_word = part.starts_with(|first: char| first.is_ascii_alphanumeric())
             && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
         if !is_word {
-            return Err(format!("{part:?} names no part"));
+            return Err(format!("{part:?} is not a name of a part"));
         }
         shapes.push(Shape::Part { part, fallback: need.fallback.as_deref() });
     }
@@ -69,7 +69,7 @@ pub(super) fn shape_of(need: &MachineNeed) -> Result<Shape<'_>, String> {
     }
     match shapes[..] {
         [shape] => Ok(shape),
-        _ => Err("it has to name one of directory, file, name, source, part and state".to_owned()),
+        _ => Err("it must name one of directory, file, name, source, part and state".to_owned()),
     }
 }
 

@@ -20,7 +20,6 @@ pub(super) struct Needy {
     pub agent: String,
     /// The plugin that registered it.
     pub plugin: Option<String>,
-    /// That plugin's options.
     pub options: JsonObject,
     pub needs: BTreeMap<String, MachineNeed>,
 }
@@ -150,7 +149,7 @@ impl Making<'_> {
                 Value::Bool(_) | Value::Number(_) if matches!(shape, Shape::Variable { .. }) => {
                     return Ok(Some((option.to_string(), origin)));
                 }
-                _ => return Err(format!("its value has to be text ({origin})")),
+                _ => return Err(format!("its value must be text ({origin})")),
             }
         }
         let fallen = need.default.as_ref().and_then(said).map(|value| (value, Origin::Default));
@@ -190,7 +189,7 @@ impl Making<'_> {
     /// Returns an existing path of this host.
     fn standing(&self, path: &str, origin: &Origin, directory: Option<bool>) -> Result<String, String> {
         let whole = self.path(path, origin)?;
-        let found = self.here.look(&whole).ok_or_else(|| format!("{path} is not there ({origin})"))?;
+        let found = self.here.look(&whole).ok_or_else(|| format!("{path} does not exist ({origin})"))?;
         match directory {
             Some(true) if !found.is_directory => Err(format!("{path} is not a directory ({origin})")),
             Some(false) if found.is_directory => Err(format!("{path} is not a file ({origin})")),
@@ -203,7 +202,7 @@ impl Making<'_> {
         let target = target(at)
             .ok_or_else(|| format!("its target {at} is not an absolute path below the root ({origin})"))?;
         if let Some(other) = self.taken.insert(target.clone(), whose.to_owned()) {
-            return Err(format!("{other} lands at {target} too ({origin})"));
+            return Err(format!("{other} has the target {target} too ({origin})"));
         }
         Ok(target)
     }
@@ -224,12 +223,14 @@ impl Making<'_> {
     /// Messages about a variable never contain its value.
     fn variable(&mut self, whose: &str, name: &str, value: String, origin: &Origin) -> Result<(), String> {
         if value.contains('\0') {
-            return Err(format!("its value holds a character no variable can ({origin})"));
+            return Err(format!(
+                "its value contains a character that an environment variable cannot ({origin})"
+            ));
         }
         match self.plan.env.get(name) {
             Some(held) if *held != value => {
                 let other = self.taken.get(&format!("${name}")).cloned().unwrap_or_default();
-                Err(format!("{other} gives {name} another value ({origin})"))
+                Err(format!("{other} sets {name} to another value ({origin})"))
             }
             _ => {
                 self.taken.insert(format!("${name}"), whose.to_owned());
@@ -283,7 +284,7 @@ impl Making<'_> {
             };
             let target = part_target(&name);
             if let Some(other) = self.taken.insert(target.clone(), whose.to_owned()) {
-                return Err(format!("{other} lands at {target} too (part {name})"));
+                return Err(format!("{other} has the target {target} too (part {name})"));
             }
             self.plan.parts.push(MachinePart {
                 part: name.clone(),
@@ -314,7 +315,7 @@ impl Making<'_> {
                     let name = source.rsplit('/').next().unwrap_or_default();
                     let target = format!("{target}/{name}");
                     if copies.iter().any(|copy| copy.target == target) {
-                        return Err(format!("two files of its seed are called {name}"));
+                        return Err(format!("its seed has two files named {name}"));
                     }
                     copies.push(MachineCopy { source, target });
                 }

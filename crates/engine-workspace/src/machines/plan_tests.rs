@@ -95,16 +95,16 @@ fn the_nearer_value_wins() {
     let mut all = asking(&[("a", dir("/default".into()))]);
     all.agents[0].options = json!({ "a": "/option" }).as_object().cloned().unwrap();
     all.profile = Some(("rust".into(), [("a".to_owned(), "/profile".to_owned())].into()));
-    assert_eq!(origin(&all), "need a of agent echo: /profile is not there (from profile rust)");
+    assert_eq!(origin(&all), "need a of agent echo: /profile does not exist (from profile rust)");
     all.profile = Some(("rust".into(), [("b".to_owned(), "/profile".to_owned())].into()));
-    let option = "need a of agent echo: /option is not there (from the option plugins.inn.options.a)";
+    let option = "need a of agent echo: /option does not exist (from the option plugins.inn.options.a)";
     assert_eq!(origin(&all), option);
     all.profile = None;
     assert_eq!(origin(&all), option);
     all.agents[0].options = JsonObject::new();
-    assert_eq!(origin(&all), "need a of agent echo: /default is not there (the need's default)");
+    assert_eq!(origin(&all), "need a of agent echo: /default does not exist (the need's default)");
     let own = asking(&[("a", dir(Value::Null))]);
-    assert_eq!(origin(&own), "need a of agent echo: /own is not there (the path the need carries)");
+    assert_eq!(origin(&own), "need a of agent echo: /own does not exist (the path the need carries)");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_value_that_cannot_work_is_named_with_where_it_came_from() {
             json!({ "directory": "/srv/../etc", "target": "/t" }),
             "/srv/../etc is not an absolute path (the path the need carries)",
         ),
-        (json!({ "file": "~/gone", "target": "/t" }), "~/gone is not there (the path the need carries)"),
+        (json!({ "file": "~/gone", "target": "/t" }), "~/gone does not exist (the path the need carries)"),
         (json!({ "file": "/srv", "target": "/t" }), "/srv is not a file (the path the need carries)"),
         (
             json!({ "directory": "~/.gitconfig", "target": "/t" }),
@@ -197,22 +197,22 @@ fn a_value_that_cannot_work_is_named_with_where_it_came_from() {
         (json!({ "directory": "/srv" }), "a directory needs a target"),
         (
             json!({ "directory": "/srv", "file": "/srv", "target": "/t" }),
-            "it has to name one of directory, file, name, source, part and state",
+            "it must name one of directory, file, name, source, part and state",
         ),
-        (json!({}), "it has to name one of directory, file, name, source, part and state"),
+        (json!({}), "it must name one of directory, file, name, source, part and state"),
         (
             json!({ "name": "BAD NAME", "default": "x" }),
-            "\"BAD NAME\" names no environment variable; use letters, digits and _, a digit not first",
+            "\"BAD NAME\" is not a name of an environment variable; use letters, digits and _, not a digit first",
         ),
         (
             json!({ "name": "A=B" }),
-            "\"A=B\" names no environment variable; use letters, digits and _, a digit not first",
+            "\"A=B\" is not a name of an environment variable; use letters, digits and _, not a digit first",
         ),
         (
             json!({ "name": "1A" }),
-            "\"1A\" names no environment variable; use letters, digits and _, a digit not first",
+            "\"1A\" is not a name of an environment variable; use letters, digits and _, not a digit first",
         ),
-        (json!({ "part": "../up" }), "\"../up\" names no part"),
+        (json!({ "part": "../up" }), "\"../up\" is not a name of a part"),
         (
             json!({ "state": "/s", "seed": ["~/auth.json"] }),
             "~/auth.json is a login file, and no volume is seeded from one",
@@ -238,13 +238,16 @@ fn two_mounts_never_land_at_one_target() {
     ]);
     assert_eq!(
         twice,
-        "need b of agent echo: need a of agent echo lands at /t too (the path the need carries)"
+        "need b of agent echo: need a of agent echo has the target /t too (the path the need carries)"
     );
     let part = refused(&[
         ("a", json!({ "directory": "/srv", "target": "/opt/ostler/node" })),
         ("b", json!({ "part": "agent" })),
     ]);
-    assert_eq!(part, "need b of agent echo: need a of agent echo lands at /opt/ostler/node too (part node)");
+    assert_eq!(
+        part,
+        "need b of agent echo: need a of agent echo has the target /opt/ostler/node too (part node)"
+    );
     let state =
         refused(&[("a", json!({ "source": "/srv", "target": "/t" })), ("b", json!({ "state": "/t" }))]);
     assert!(state.starts_with("need b of agent echo: need a"), "{state}");

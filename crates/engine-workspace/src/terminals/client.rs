@@ -46,7 +46,10 @@ impl Workspace {
                     && held.client_id != origin.client_id
                     && self.access.clients.is_connected(&held.client_id)
                 {
-                    return Err(format!("{} holds this terminal; only it can hand it over", held.client_id));
+                    return Err(format!(
+                        "{} has claimed this terminal; only it can hand it over",
+                        held.client_id
+                    ));
                 }
                 let mut screen = open.screen.lock();
                 let new = screen.state.claim != claimed.claim;

@@ -86,7 +86,6 @@ pub struct Open {
     ended: watch::Sender<Option<Option<i64>>>,
 }
 
-/// Input of a terminal.
 #[derive(Debug)]
 enum TerminalInput {
     Input(String),
@@ -100,7 +99,6 @@ pub struct NewTerminal {
     pub claim: TerminalClaim,
     /// The owner of the work of the client that opens it; none for a terminal of a session.
     pub opener: Option<String>,
-    /// Its name.
     pub name: Option<String>,
     pub request: TerminalRequest,
 }
@@ -120,8 +118,7 @@ impl Terminals {
             return Err(RpcError::session_exists(already_exists(&open.uri)));
         }
         if all.len() >= MOST {
-            let full =
-                format!("{MOST} terminals are open, which is the most this host serves; dispose of one");
+            let full = format!("{MOST} terminals are open, which is the limit; dispose of one");
             return Err(RpcError::internal(full));
         }
         all.push(open.clone());
@@ -133,14 +130,13 @@ impl Terminals {
         let mut all = self.open.lock();
         let at = all.iter().position(which)?;
         let open = all.remove(at);
-        // Before another terminal can have its URI.
+        // Published before another terminal can take its URI.
         open.leave(fanout);
         Some(open)
     }
 }
 
 impl Workspace {
-    /// The terminal store.
     pub fn terminal_store(&self) -> Option<&TerminalStore> {
         self.core.registry()?.port::<TerminalStore>()
     }
@@ -404,7 +400,7 @@ impl Open {
         screen.named = name.is_some();
         match (name, &terminal.title) {
             (Some(name), _) => screen.state.title = name,
-            // Unless its process has changed it in the meantime.
+            // A title that the process has set in the meantime stays.
             (None, Some(title)) if screen.state.title == UNTITLED => screen.state.title.clone_from(title),
             _ => {}
         }
@@ -462,7 +458,7 @@ impl Open {
         let lane = self.lane.lock();
         let Some(lane) = &*lane else { return Err(EXITED) };
         if self.waiting.load(Ordering::Acquire) + data.len() > WAITING_MAX {
-            return Err("the terminal has not taken what was typed before; wait for it");
+            return Err("the terminal has not read its earlier input; try again later");
         }
         self.waiting.fetch_add(data.len(), Ordering::AcqRel);
         lane.send(TerminalInput::Input(data)).map_err(|_| EXITED)

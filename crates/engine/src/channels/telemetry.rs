@@ -137,7 +137,7 @@ impl Channels {
         let fetch = self.diagnostics().and_then(|diagnostics| diagnostics.fetch.as_ref());
         let fetch = fetch.ok_or_else(|| lacks("requests no URLs for diagnostics"))?;
         if !url::Url::parse(&url).is_ok_and(|url| matches!(url.scheme(), "http" | "https")) {
-            return Err(RpcError::invalid_params(format!("{url} is no http or https URL")));
+            return Err(RpcError::invalid_params(format!("{url} is not an http or https URL")));
         }
         fetch.within(limit::DIAGNOSTICS, (url,)).await.map(Value::Object).map_err(Thrown::into_rpc)
     }

@@ -14,7 +14,6 @@ use tokio::sync::oneshot;
 
 use crate::front::connection::Connection;
 
-/// The limit of an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// The maximum number of unanswered requests to one connection.
 const WAITING_MAX: usize = 64;

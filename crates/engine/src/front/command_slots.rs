@@ -16,7 +16,6 @@ pub(crate) struct Turns {
     pub changes: Turn,
     /// Lists of sessions.
     pub sessions: Turn,
-    /// Completions.
     pub completions: Turn,
     /// Usage entries and runs.
     pub usage: Turn,

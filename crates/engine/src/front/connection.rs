@@ -48,7 +48,6 @@ pub struct Connection {
     /// What let it in.
     opened_by: Credential,
     front: Arc<Front>,
-    /// Its outbox.
     pub outbox: Arc<Outbox>,
     /// The slots of its commands that use much memory or time.
     pub(super) turns: Turns,
@@ -250,7 +249,7 @@ impl Connection {
         match values.checked_mul(VALUE).filter(|bytes| *bytes <= budget.limit()) {
             Some(bytes) => budget.try_take(bytes).map(Some).ok_or_else(no_memory),
             None => Err(RpcError::invalid_request(format!(
-                "the message holds {values} JSON values; at most {} are taken",
+                "the message contains {values} JSON values; the limit is {}",
                 budget.limit() / VALUE
             ))),
         }

@@ -92,9 +92,10 @@ impl HostCalls for PluginHostCalls {
         let front = self.front()?;
         match &mut *front.announcements.lock() {
             Some(lines) => lines.push(line),
-            None => {
-                front.core.log.warn(format_args!("plugin {}: said too late, dropped: {line}", caller.plugin))
-            }
+            None => front
+                .core
+                .log
+                .warn(format_args!("plugin {}: announced after the start, dropped: {line}", caller.plugin)),
         }
         Ok(())
     }
@@ -239,12 +240,12 @@ impl HostCalls for PluginHostCalls {
             return Err(needs(caller, &format!("records needs name to be a slug, not {name}")));
         }
         if name == ostler_engine_automations::by_value::COLLECTION {
-            return Err(needs(caller, &format!("records {name} are the host's")));
+            return Err(needs(caller, &format!("records {name} are reserved for the host")));
         }
         let mut taken = front.collections.lock();
         match taken.get(&name) {
             Some(holder) if *holder != caller.plugin => {
-                return Err(needs(caller, &format!("records {name} are plugin {holder}'s")));
+                return Err(needs(caller, &format!("records {name} belong to plugin {holder}")));
             }
             _ => {
                 taken.insert(name.clone(), caller.plugin.clone());

@@ -423,7 +423,6 @@ impl Connection {
         self.perform(work, prepared);
     }
 
-    /// Handles a message.
     fn perform(self: &Arc<Self>, work: Work, prepared: Prepared) {
         match work {
             Work::Command { command, responder, span } => {

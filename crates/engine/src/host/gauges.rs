@@ -9,7 +9,6 @@ pub struct Gauges {
     pub connections: usize,
     /// Listed sessions.
     pub sessions: usize,
-    /// Awake sessions.
     pub awake_sessions: usize,
     /// Requests without a response.
     pub pending_requests: usize,

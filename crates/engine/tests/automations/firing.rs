@@ -531,8 +531,8 @@ async fn a_trigger_nothing_fires_is_named() {
     assert_eq!(
         said_of_automations(&host),
         [
-            "automation event: its trigger p waits in vain for cal: webhook offers only call",
-            "automation type: its trigger p never fires: nothing here offers the type webhok, only session, watch, \
+            "automation event: trigger p: no loaded plugin offers the event cal; webhook offers only call",
+            "automation type: its trigger p never fires: no loaded plugin offers the type webhok, only session, watch, \
              build, webhook",
         ]
     );

@@ -525,5 +525,5 @@ async fn without_a_record_store_each_run_has_a_session_of_its_own() {
 async fn the_collection_of_sessions_is_the_hosts() {
     let yard = Yard::new(&Kept::default()).await;
     let refused = yard.host.plugin("builds").records("automation-sessions".into(), None).unwrap_err();
-    assert!(refused.message.contains("records automation-sessions are the host's"), "{refused}");
+    assert!(refused.message.contains("records automation-sessions are reserved for the host"), "{refused}");
 }

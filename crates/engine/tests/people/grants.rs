@@ -392,7 +392,7 @@ async fn every_action_is_let_through_by_its_grant_and_by_no_other() {
             let mut root = host.raw_as(Principal::Root);
             root.initialize("root").await;
             let why = rejection(&mut root, row.scope, row.name).await.unwrap();
-            assert_eq!(why, format!("{} is for the host to say", row.name));
+            assert_eq!(why, format!("only the host sends {}", row.name));
             continue;
         };
         let mut nobody = host.raw();

@@ -309,13 +309,13 @@ async fn nobody_gives_what_they_do_not_hold() {
     let host = host().await;
     let mut dan = signed_in(&host, "dan's").await;
     let refusals = [
-        ("user://eve", json!({ "roles": ["admin"] }), "user:dan does not hold *:*, which role admin does"),
+        ("user://eve", json!({ "roles": ["admin"] }), "user:dan does not have *:*, which role admin has"),
         (
             "user://dan",
             json!({ "roles": ["member"] }),
-            "user:dan does not hold file:read, which role member does",
+            "user:dan does not have file:read, which role member has",
         ),
-        ("user://ada", json!({ "memberships": ["core"] }), "user:dan does not hold *:*, which user ada does"),
+        ("user://ada", json!({ "memberships": ["core"] }), "user:dan does not have *:*, which user ada has"),
         (
             "user://eve",
             json!({ "roles": ["nope"] }),
@@ -331,7 +331,7 @@ async fn nobody_gives_what_they_do_not_hold() {
     }
     let delete = |uri: &str| json!({ "uri": uri });
     let refused = said(dan.request("resourceDelete", delete("user://ada")).await).unwrap_err();
-    assert_eq!(refused, "user:dan does not hold *:*, which user ada does");
+    assert_eq!(refused, "user:dan does not have *:*, which user ada has");
     write(&mut dan, "user://eve", json!({ "roles": ["keeper"], "primary": "core:search" })).await.unwrap();
     let mut ada = signed_in(&host, "ada's").await;
     write(&mut ada, "user://eve", json!({ "memberships": ["core"] })).await.unwrap();
@@ -374,10 +374,10 @@ async fn nobody_gives_by_an_issuer_or_a_membership_what_they_do_not_hold() {
     let own = "https://dans.example.org";
     let any_role = |id: &str| {
         format!(
-            "user:dan does not hold *:*, and the issuer of user {id} could name the role admin, which does"
+            "user:dan does not have *:*, and the issuer of user {id} could assign the role admin, which has it"
         )
     };
-    let of_team = |what: &str| format!("user:dan does not hold file:read, which {what} does");
+    let of_team = |what: &str| format!("user:dan does not have file:read, which {what} has");
     for (uri, body, refusal) in [
         // The way up: one's own record, a new one, and half of it at a time.
         ("user://dan", json!({ "issuer": own, "rolesFrom": "groups" }), any_role("dan")),
@@ -408,7 +408,7 @@ async fn nobody_gives_by_an_issuer_or_a_membership_what_they_do_not_hold() {
     let gone = gil.request("resourceDelete", json!({ "uri": "role://guest" })).await;
     assert_eq!(
         said(gone).unwrap_err(),
-        "user:gil does not hold session:read, which the built-in role guest does"
+        "user:gil does not have session:read, which the built-in role guest has"
     );
 
     let mut ada = signed_in(&host, "ada's").await;
@@ -428,7 +428,7 @@ fn a_token_of_a_member_is_for_who_holds_what_the_team_does() {
     let mut users = UsersFile::parse(&plain.to_string()).unwrap();
     let nothing = Caller::holding("user:dan", Vec::new());
     let refused = users.set_token("ben", &hash_of("mine"), &nothing).unwrap_err();
-    assert_eq!(refused.message, "user:dan does not hold file:read, which project core:search does");
+    assert_eq!(refused.message, "user:dan does not have file:read, which project core:search has");
     let member = ostler_engine::users::BUILT_IN_ROLES.iter().find(|(role, _)| *role == "member").unwrap().1;
     let member = Caller::holding("user:dan", member.iter().filter_map(|grant| Grant::parse(grant)).collect());
     users.set_token("ben", &hash_of("mine"), &member).unwrap();

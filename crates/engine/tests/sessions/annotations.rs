@@ -143,10 +143,7 @@ async fn what_cannot_be_is_refused_and_what_changes_nothing_is_not_echoed() {
             json!({ "type": "annotations/set", "annotation": note("b", json!([entry("", "x")])) }),
             "an entry needs an id",
         ),
-        (
-            json!({ "type": "annotations/set", "annotation": note("b", twice) }),
-            "two entries of b are called 1",
-        ),
+        (json!({ "type": "annotations/set", "annotation": note("b", twice) }), "b: duplicate entry id 1"),
         (
             json!({ "type": "annotations/updated", "annotationId": "gone", "resolved": true }),
             "there is no annotation gone",
@@ -166,7 +163,7 @@ async fn what_cannot_be_is_refused_and_what_changes_nothing_is_not_echoed() {
         ),
         (
             json!({ "type": "annotations/set", "annotation": note("b", json!([entry("1", &"x".repeat(5 << 20))])) }),
-            "the annotations of a session may take 4 MiB together; remove some",
+            "the annotations of this session exceed 4 MiB; remove some",
         ),
         (json!({ "type": "annotations/set" }), "annotations/set: missing field `annotation`"),
     ] {

@@ -478,7 +478,7 @@ async fn a_backend_that_never_pauses_is_told_to() {
     let refused = (0..100_000).find_map(|_| emit.call((Emit::Chat, word())).err()).unwrap();
     assert_eq!(
         (refused.name.as_str(), refused.message.as_str()),
-        ("QuotaExceededError", "50000 emitted actions wait already; pause before there are more")
+        ("QuotaExceededError", "50000 emitted actions already wait; pause before there are more")
     );
     let end = action(json!({ "type": "chat/turnComplete", "turnId": "t", "duration": 1 }));
     while emit.call((Emit::Chat, end.clone())).is_err() {
@@ -513,7 +513,7 @@ async fn a_backend_that_emits_much_at_once_is_told_to_pause() {
     let refused = refused.expect("bytes are limited");
     assert_eq!(refused.name, "QuotaExceededError");
     assert!(
-        refused.message.ends_with(" bytes of emitted actions wait already; pause before there are more"),
+        refused.message.ends_with(" bytes of emitted actions already wait; pause before there are more"),
         "{refused}"
     );
     assert!((5..=9).contains(&emitted), "{emitted} MiB");

@@ -167,7 +167,7 @@ async fn what_cannot_be_opened_is_refused_and_leaves_nothing() {
     let refused = open(&mut client, json!({})).await.unwrap_err();
     assert_eq!(
         (&refused["code"], &refused["message"]),
-        (&json!(-32602), &json!("stage keeps one chat per session"))
+        (&json!(-32602), &json!("stage supports one chat per session"))
     );
     let agents = state(&mut client, "ahp-root://").await["agents"].clone();
     assert_eq!(agents[0]["capabilities"], Value::Null, "and it is not advertised");
@@ -477,7 +477,7 @@ async fn a_chat_works_in_a_part_of_its_sessions_folders() {
     let set = |kind: &str, folder: &str| json!({ "type": format!("chat/workingDirectory{kind}"), "directory": folder });
     for (action, why) in [
         (set("Set", "file:///etc"), "file:///etc is not a working directory of stage:/1"),
-        (set("Removed", "file:///srv/a"), "the first folder of a chat stays"),
+        (set("Removed", "file:///srv/a"), "the first folder of a chat cannot be removed"),
         (set("Removed", "file:///srv/b"), "file:///srv/b is not a folder of this chat"),
     ] {
         let name = action["type"].as_str().unwrap().to_owned();

@@ -343,7 +343,7 @@ async fn echo_has_a_client_run_the_clients_tool() {
     client.actions_until("session/inputNeededSet").await;
     client.dispatch(SESSION, 5, json!({ "type": "session/activeClientRemoved", "clientId": "editor" })).await;
     let rest = client.actions_until("chat/turnComplete").await;
-    assert_eq!(said(&rest), "editor left before it had run this tool");
+    assert_eq!(said(&rest), "editor disconnected before it had run this tool");
 }
 
 #[tokio::test(start_paused = true)]
@@ -507,7 +507,7 @@ async fn what_a_client_publishes_is_read_there() {
     let (answered, _) =
         served(&mut reader, &mut editor, "resourceRead", json!({ "uri": WRAPPED }), much).await;
     let refused = answered.unwrap_err();
-    assert!(refused["message"].as_str().unwrap().contains("at most 16777216 are taken"), "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("the limit is 16777216"), "{refused}");
     let leaving = async {
         let asked = editor.next_frame().await.unwrap();
         assert_eq!(asked["method"], "resourceRead");
@@ -792,7 +792,7 @@ async fn settings_of_an_editor_are_its_own_and_reach_its_backends() {
         (json!({ "colour": "red" }), "colour is not a setting of this host"),
         (
             json!({ "customizations": "x".repeat(300_000) }),
-            "the settings of one connection may take 262144 bytes, not 300343",
+            "the settings of this connection have 300343 bytes; the limit is 262144",
         ),
     ] {
         client.dispatch("ahp-root://", 20, push(config)).await;

@@ -178,16 +178,16 @@ async fn what_cannot_be_moved_stays_as_it_is() {
         ("ahp-chat:/none", session("stage:/2", None), -32001, "No chat at ahp-chat:/none"),
         (HAY, session("stage:/none", None), -32001, "No agent for session stage:/none"),
         (FIRST, session("stage:/2", None), -32602, &*format!("{FIRST} cannot be moved")),
-        (HAY, session("stage:/1", Some(HAY)), -32602, &*format!("{HAY} cannot stand behind itself")),
+        (HAY, session("stage:/1", Some(HAY)), -32602, &*format!("{HAY} cannot be moved behind itself")),
         (HAY, session("stage:/1", Some("ahp-chat:/2")), -32602, "ahp-chat:/2 is not a chat in stage:/1"),
         (HAY, session("stage:/2", Some(OATS)), -32602, &*format!("{OATS} is not a chat in stage:/2")),
-        (HAY, session("echo:/3", None), -32602, "a chat of stage cannot go on in a session of echo"),
         (
             HAY,
-            json!({ "kind": "moon" }),
+            session("echo:/3", None),
             -32602,
-            "moon is not a destination this host knows, or lacks a field",
+            "cannot move a chat of stage to a session of echo: the providers differ",
         ),
+        (HAY, json!({ "kind": "moon" }), -32602, "destination moon is unknown or lacks a field"),
     ] {
         let refused = to(&mut client, chat, destination.clone()).await.expect_err(why);
         assert_eq!(

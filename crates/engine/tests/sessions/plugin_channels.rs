@@ -229,7 +229,7 @@ async fn a_lane_takes_only_so_much() {
     let refused = board.publish("x-board://a", "too much", PublishOptions::default()).unwrap_err();
     assert_eq!(
         refused.message,
-        "plugin board: publish is not taken: 10000 actions of x-board://a wait for their visible"
+        "plugin board: publish is rejected: 10000 actions of x-board://a wait for their visible"
     );
     board.publish("x-board://b", "elsewhere", PublishOptions::default()).unwrap();
 }

@@ -113,7 +113,7 @@ async fn what_cannot_be_is_refused_to_its_sender_alone() {
         (
             chat(),
             json!({ "type": "chat/delta", "turnId": "t", "partId": "p", "content": "x" }),
-            "chat/delta is for the host to say",
+            "only the host sends chat/delta",
         ),
         (chat(), json!({ "type": "chat/nonsense" }), "chat/nonsense is not an action this host serves"),
         (chat(), json!({}), "an action needs a type"),
@@ -137,7 +137,7 @@ async fn what_cannot_be_is_refused_to_its_sender_alone() {
         (
             "x-notes://all".to_owned(),
             json!({ "type": "x-notes/added" }),
-            "nothing is dispatched to a plugin's channel",
+            "a plugin's channel accepts no actions of clients",
         ),
         (
             chat(),
@@ -166,7 +166,7 @@ async fn what_cannot_be_is_refused_to_its_sender_alone() {
     for wrong in ["relative", "http://x/y", "file://elsewhere/a", ""] {
         let session = json!({ "channel": "echo:/lost", "workingDirectories": [wrong] });
         let refused = client.request("createSession", session).await.unwrap_err();
-        let why = format!("workingDirectories: {wrong} is no file: URI and no absolute path");
+        let why = format!("workingDirectories: {wrong} is neither a file: URI nor an absolute path");
         assert_eq!((&refused["code"], &refused["message"]), (&json!(-32602), &json!(why)));
     }
 }

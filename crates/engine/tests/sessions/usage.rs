@@ -224,7 +224,7 @@ async fn a_host_that_keeps_no_use_serves_none() {
     turn(&mut client, &stage, 0, "1", &[json!({ "inputTokens": 1 })]).await;
     let refused = client.request("x-ostler/usage/totals", json!({})).await.unwrap_err();
     assert_eq!(refused["code"], code::METHOD_NOT_FOUND);
-    assert_eq!(refused["message"], "nothing here keeps what work costs");
+    assert_eq!(refused["message"], "this host has no usage store");
     let refused = read(&mut client, "usage://").await.unwrap_err();
     assert_eq!(refused["message"], "nothing here serves usage:");
 }
@@ -294,7 +294,7 @@ async fn totals_are_told_of_own_pools_and_of_all_to_who_may_read_them() {
     }
     let mut early = host.raw_as(Principal::Root);
     let refused = early.request("x-ostler/usage/totals", json!({})).await.unwrap_err();
-    assert_eq!(refused["message"], "x-ostler/usage/totals came before initialize");
+    assert_eq!(refused["message"], "x-ostler/usage/totals was received before initialize");
 }
 
 #[tokio::test]
@@ -322,7 +322,10 @@ async fn entries_and_groups_are_told_of_what_may_be_read() {
     let told = ben.request("x-ostler/usage/groups", groups).await.unwrap();
     assert_eq!(told["groups"].as_array().unwrap().len(), 1, "{told}");
     for (params, why) in [
-        (json!({ "by": "planet" }), "by has to be a comma list of user, team and project, not planet"),
+        (
+            json!({ "by": "planet" }),
+            "by must be a comma-separated list of user, team and project, not planet",
+        ),
         (json!({ "by": "user", "from": "1900-01-01" }), "from and until are more than 3660 days apart"),
     ] {
         let refused = ben.request("x-ostler/usage/groups", params).await.unwrap_err();

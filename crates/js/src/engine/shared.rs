@@ -158,7 +158,7 @@ impl Shared {
     /// Returns the error message of a call that was not answered.
     pub(crate) fn unanswered(&self) -> String {
         if std::thread::panicking() {
-            self.sentence("broke its engine; the log says more")
+            self.sentence("broke its engine; see the log")
         } else if self.is(Condition::Interrupted) {
             self.sentence(&self.busy())
         } else if self.is(Condition::Starved) {

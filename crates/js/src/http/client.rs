@@ -39,7 +39,7 @@ fn send<'js>(ctx: Ctx<'js>, parts: Object<'js>) -> Result<Object<'js>> {
         match answer.await {
             Ok(Ok(Ok(response))) => response_parts(&inside, response),
             Ok(Ok(Err(thrown))) => Err(raise(&inside, &state, &thrown)),
-            Ok(Err(_)) | Err(_) => Err(plain_error(&inside, "the request was given up")),
+            Ok(Err(_)) | Err(_) => Err(plain_error(&inside, "the request was cancelled")),
         }
     })?;
     let handle = Object::new(ctx.clone())?;

@@ -102,7 +102,7 @@ pub(crate) fn response_from_js<'js>(
     let mut response = Response::new(body_from_js(ctx, state, parts.get("body")?)?);
     let status: u16 = parts.get("status")?;
     *response.status_mut() = StatusCode::from_u16(status)
-        .map_err(|_| type_error(ctx, format_args!("{status} is no HTTP status")))?;
+        .map_err(|_| type_error(ctx, format_args!("{status} is not an HTTP status")))?;
     *response.headers_mut() = headers_from_js(ctx, parts.get("headers")?)?;
     Ok(Some(Live::Response(Box::new(response))))
 }

@@ -42,7 +42,7 @@ pub(super) fn declare<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Module<'js, Dec
         Some(Source::Script(source)) => Module::declare(ctx.clone(), name, source.into_owned()),
         Some(Source::Native(make)) => with_default(ctx, name, make(ctx)?.into_value()),
         None if name.starts_with(PREFIX) || name.starts_with("node:") => {
-            Err(plain_error(ctx, format_args!("{name} is not there")))
+            Err(plain_error(ctx, format_args!("{name} does not exist")))
         }
         None if names::is_data(name) => data(ctx, name),
         None => file(ctx, name),
@@ -114,7 +114,7 @@ fn wasm<'js>(ctx: &Ctx<'js>, name: &str, bytes: Vec<u8>) -> Result<Module<'js, D
 }
 
 pub(super) fn addon(ctx: &Ctx<'_>, name: &str) -> rquickjs::Error {
-    plain_error(ctx, format_args!("{name} is a native addon, which the engine plugins run on cannot load"))
+    plain_error(ctx, format_args!("{name} is a native addon, which the engine that runs plugins cannot load"))
 }
 
 fn bytes(ctx: &Ctx<'_>, path: &Path) -> Result<Vec<u8>> {

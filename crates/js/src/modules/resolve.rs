@@ -165,8 +165,10 @@ pub(super) fn specify(
 
 fn missing_builtin(specifier: &str, base: &str) -> Unresolved {
     let name = specifier.strip_prefix("node:").unwrap_or(specifier);
-    let sentence =
-        format!("the engine plugins run on does not have Node's module node:{name}{}", imported_from(base));
+    let sentence = format!(
+        "the engine that runs plugins does not have Node's module node:{name}{}",
+        imported_from(base)
+    );
     Unresolved { sentence, code: "ERR_UNKNOWN_BUILTIN_MODULE" }
 }
 

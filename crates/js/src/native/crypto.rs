@@ -16,7 +16,7 @@ use crate::errors::{plain_error, type_error};
 use crate::values::{bytes_of, bytes_to_js};
 
 /// The message for an invalid AES-GCM key.
-const AES_KEY: &str = "An AES-GCM key has to be of 128 or 256 bits here";
+const AES_KEY: &str = "An AES-GCM key must have 128 or 256 bits here";
 
 pub(crate) fn native<'js>(ctx: &Ctx<'js>) -> Result<Object<'js>> {
     let native: Result<Object<'js>> = natives! { ctx;
@@ -95,7 +95,7 @@ pub(super) fn fill_random(bytes: &mut [u8]) {
 
 pub(super) fn given(ctx: &Ctx<'_>, value: &Value<'_>) -> Result<Bytes> {
     bytes_of(value)
-        .ok_or_else(|| type_error(ctx, "this has to be an ArrayBuffer, a Buffer, a TypedArray or a DataView"))
+        .ok_or_else(|| type_error(ctx, "this must be an ArrayBuffer, a Buffer, a TypedArray or a DataView"))
 }
 
 fn random<'js>(ctx: Ctx<'js>, many: usize) -> Result<Value<'js>> {
@@ -234,7 +234,7 @@ impl Stretch {
             _ => return Err(unknown(ctx, name)),
         };
         let rounds =
-            NonZeroU32::new(rounds).ok_or_else(|| type_error(ctx, "iterations has to be at least 1"))?;
+            NonZeroU32::new(rounds).ok_or_else(|| type_error(ctx, "iterations must be at least 1"))?;
         Ok(Self { algorithm, password: given(ctx, password)?, salt: given(ctx, salt)?, rounds, length })
     }
 
@@ -292,6 +292,6 @@ fn gcm(
     };
     let key = aead::UnboundKey::new(algorithm, &key).map_err(|_| type_error(ctx, "Invalid key length"))?;
     let nonce = aead::Nonce::try_assume_unique_for_key(&given(ctx, iv)?)
-        .map_err(|_| type_error(ctx, "an AES-GCM iv has to be of 12 bytes here"))?;
+        .map_err(|_| type_error(ctx, "an AES-GCM iv must have 12 bytes here"))?;
     Ok((aead::LessSafeKey::new(key), nonce, bytes_of(beside).unwrap_or_default()))
 }

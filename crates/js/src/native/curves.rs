@@ -115,7 +115,7 @@ fn verified(kind: Kind, point: &[u8], digest: &[u8], signed: &[u8], p1363: bool)
 
 /// Generates a private key in PKCS#8.
 pub(super) fn generate<'js>(ctx: Ctx<'js>, name: String) -> Result<Value<'js>> {
-    let unknown = || plain_error(&ctx, format_args!("there is no curve {name}"));
+    let unknown = || plain_error(&ctx, format_args!("unknown curve {name}"));
     let kind = Kind::named(&name).filter(|kind| *kind != Kind::Rsa).ok_or_else(unknown)?;
     let mut secret = vec![0; size(kind)];
     loop {
@@ -134,7 +134,7 @@ pub(super) fn generate<'js>(ctx: Ctx<'js>, name: String) -> Result<Value<'js>> {
 }
 
 fn no_curve(ctx: &Ctx<'_>, name: &str) -> rquickjs::Error {
-    plain_error(ctx, format_args!("there is no curve {name}"))
+    plain_error(ctx, format_args!("unknown curve {name}"))
 }
 
 /// Returns the shared secret of a private key in PKCS#8 and a public key in SPKI.
@@ -156,7 +156,7 @@ pub(super) fn agree_plain<'js>(
 ) -> Result<Value<'js>> {
     let kind = Kind::named(&curve).ok_or_else(|| no_curve(&ctx, &curve))?;
     let agreed = agreed(kind, &given(&ctx, &scalar)?, &given(&ctx, &point)?);
-    bytes_to_js(&ctx, agreed.ok_or_else(|| plain_error(&ctx, "no point of the curve"))?.into())
+    bytes_to_js(&ctx, agreed.ok_or_else(|| plain_error(&ctx, "not a point of the curve"))?.into())
 }
 
 /// Returns the public point of a raw scalar.
@@ -168,7 +168,7 @@ pub(super) fn plain_point<'js>(
 ) -> Result<Value<'js>> {
     let kind = Kind::named(&curve).ok_or_else(|| no_curve(&ctx, &curve))?;
     let point = point(kind, &given(&ctx, &scalar)?, compressed);
-    bytes_to_js(&ctx, point.ok_or_else(|| plain_error(&ctx, "no number of the curve"))?.into())
+    bytes_to_js(&ctx, point.ok_or_else(|| plain_error(&ctx, "not a number of the curve"))?.into())
 }
 
 /// Converts a point to the compressed or uncompressed form.
@@ -180,7 +180,7 @@ pub(super) fn convert<'js>(
 ) -> Result<Value<'js>> {
     let kind = Kind::named(&curve).ok_or_else(|| no_curve(&ctx, &curve))?;
     let point = converted(kind, &given(&ctx, &point)?, compressed);
-    bytes_to_js(&ctx, point.ok_or_else(|| plain_error(&ctx, "no point of the curve"))?.into())
+    bytes_to_js(&ctx, point.ok_or_else(|| plain_error(&ctx, "not a point of the curve"))?.into())
 }
 
 /// Returns a private key in PKCS#8 from a curve's raw scalar or bytes.

@@ -97,14 +97,14 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         "module",
-        "The engine supports no loaders. A query or a fragment makes a file a module of its own (`import('./x.mjs?v=1')`).\n\
+        "The engine supports no loaders. A query or a fragment makes a file a separate module (`import('./x.mjs?v=1')`).\n\
          WebAssembly modules (`import('./add.wasm')`) and `data:` URLs with JavaScript, JSON or WebAssembly can be imported.",
     ),
     ("perf_hooks", "Garbage collections are not observed."),
     (
         "vm",
         "A context gives a script the names of an object, built-in objects and nothing else. It is the plugin's own realm: `let`,\n\
-         `const` and `class` of one script are not visible to the next, and a context is no protection, as in Node.",
+         `const` and `class` of one script are not visible to the next, and a context isolates no code, as in Node.",
     ),
     (
         "zlib",

@@ -42,9 +42,9 @@ pub(crate) fn json(value: &Value<'_>) -> Result<Option<Json>> {
     serde_json::from_str(&text).or_else(|_| serde_json::from_str(&well_formed(&text))).map(Some).map_err(
         |error| {
             if error.to_string().contains("recursion limit") {
-                type_error(ctx, "this value is nested too deeply to be handed to the host")
+                type_error(ctx, "this value is nested too deeply to be passed to the host")
             } else {
-                type_error(ctx, format_args!("this value cannot be handed to the host: {error}"))
+                type_error(ctx, format_args!("this value cannot be passed to the host: {error}"))
             }
         },
     )

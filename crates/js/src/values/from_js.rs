@@ -35,7 +35,7 @@ impl<'js> Reader<'_, 'js> {
         depth: usize,
     ) -> Result<Live> {
         if depth > DEPTH {
-            return Err(type_error(self.ctx, "this value is nested too deeply to be handed to the host"));
+            return Err(type_error(self.ctx, "this value is nested too deeply to be passed to the host"));
         }
         let live = match shape {
             Shape::Nothing => Some(Live::Undefined),

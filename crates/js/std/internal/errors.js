@@ -100,6 +100,6 @@ export function missing(what, instead) {
   return coded(
     Error,
     'ERR_METHOD_NOT_IMPLEMENTED',
-    `${what} is not there on the engine plugins run on${hint}`,
+    `${what} is not implemented by the engine that runs plugins${hint}`,
   );
 }

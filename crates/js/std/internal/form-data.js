@@ -120,7 +120,7 @@ export function readForm(bytes, type) {
     return form;
   }
   const boundary = /^multipart\/form-data/i.test(type) && parameter(type, 'boundary');
-  if (!boundary) throw new TypeError('Response.formData: the body is of no type that holds a form');
+  if (!boundary) throw new TypeError('Response.formData: the content type of the body is not that of a form');
   const encoder = new TextEncoder();
   const decoder = new TextDecoder();
   const mark = encoder.encode(`--${boundary}`);

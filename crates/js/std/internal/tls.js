@@ -24,7 +24,7 @@ export function prepare(given) {
     throw coded(
       Error,
       'ERR_METHOD_NOT_IMPLEMENTED',
-      'the option pfx is not there on the engine plugins run on; use key and cert in PEM',
+      'the option pfx is not implemented by the engine that runs plugins; use key and cert in PEM',
     );
   }
   const alpn = options.ALPNProtocols;
@@ -375,7 +375,7 @@ export class TLSSocket extends Socket {
     throw coded(
       Error,
       'ERR_METHOD_NOT_IMPLEMENTED',
-      'tls.TLSSocket.setKeyCert is not there on the engine plugins run on; use the options key and cert',
+      'tls.TLSSocket.setKeyCert is not implemented by the engine that runs plugins; use the options key and cert',
     );
   }
   renegotiate(options, callback) {

@@ -93,7 +93,7 @@ function check(key, usage, name) {
 function checkLength(name, bits, kind) {
   if (name === 'AES-GCM' && ![128, 256].includes(bits)) throw new DOMException(native.aesKey, kind);
   if (AES.includes(name) && ![128, 192, 256].includes(bits)) {
-    throw new DOMException('An AES key has to be of 128, 192 or 256 bits', kind);
+    throw new DOMException('An AES key must have 128, 192 or 256 bits', kind);
   }
 }
 
@@ -101,8 +101,7 @@ function checkLength(name, bits, kind) {
 function cipher(given, key, data, seals) {
   const secret = key._object._bytes;
   const iv = view(given.name === 'AES-CBC' ? given.iv : given.counter);
-  if (iv.byteLength !== 16)
-    throw new DOMException('The iv or counter has to be of 16 bytes', 'OperationError');
+  if (iv.byteLength !== 16) throw new DOMException('The iv or counter must have 16 bytes', 'OperationError');
   if (given.name === 'AES-CTR') {
     const { length } = given;
     if (!(length >= 1 && length <= 128))

@@ -173,7 +173,7 @@ const process = Object.assign(Object.create(EventEmitter.prototype), {
     return before;
   },
   binding() {
-    throw coded(Error, 'ERR_METHOD_NOT_IMPLEMENTED', 'process.binding is not there');
+    throw coded(Error, 'ERR_METHOD_NOT_IMPLEMENTED', 'process.binding is not implemented');
   },
   getBuiltinModule(name) {
     try {

@@ -113,7 +113,7 @@ export class Server extends NetServer {
       throw coded(
         Error,
         'ERR_METHOD_NOT_IMPLEMENTED',
-        'the options SNICallback and ALPNCallback are not there on the engine plugins run on; use key, cert and ALPNProtocols',
+        'the options SNICallback and ALPNCallback are not implemented by the engine that runs plugins; use key, cert and ALPNProtocols',
       );
     }
     if (this.#options.key !== undefined || this.#options.cert !== undefined) check(this.#options);
@@ -142,7 +142,7 @@ export class Server extends NetServer {
     throw coded(
       Error,
       'ERR_METHOD_NOT_IMPLEMENTED',
-      'tls.Server.addContext is not there on the engine plugins run on; use setSecureContext',
+      'tls.Server.addContext is not implemented by the engine that runs plugins; use setSecureContext',
     );
   }
 

@@ -140,7 +140,7 @@ async fn mistakes_of_a_registration_read_as_a_native_plugins() {
     Error: plugin text: registerAgent needs provider to be a non-empty string
     Error: plugin text: registerAgent needs create to be a function
     Error: plugin text: registerAgent needs agent to be an object
-    Error: plugin text: registerAgent needs provider to be a name of its own; file is reserved
+    Error: plugin text: registerAgent needs provider to be a name other than file, which is reserved
     registerAgent took it
     Error: plugin text: registerAgent needs provider to be a provider no other agent in this plugin uses
     Error: plugin text: registerTool needs definition.name to be a non-empty string

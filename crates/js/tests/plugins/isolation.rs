@@ -115,7 +115,7 @@ async fn a_module_that_never_pauses_or_never_settles_is_given_up() {
     );
     for text in ["await new Promise(() => {});", "setTimeout(() => {}, 1);\nawait new Promise(() => {});"] {
         let thrown = loader.text(text).await.unwrap_err();
-        assert_eq!(thrown.message, "plugin text awaits at its top level what nothing is left to settle");
+        assert_eq!(thrown.message, "plugin text awaits at its top level a promise that nothing can settle");
     }
     for (text, awaits) in [
         ("export const apply = () => new Promise(() => {});", true),
@@ -127,7 +127,7 @@ async fn a_module_that_never_pauses_or_never_settles_is_given_up() {
         ("export const apply = async () => { await fetch('http://127.0.0.1:1/').catch(() => {}); };", false),
     ] {
         let applied = loader.text(text).await;
-        let never = "awaits in its apply what nothing is left to settle";
+        let never = "awaits in its apply a promise that nothing can settle";
         assert_eq!(applied.err().is_some_and(|thrown| thrown.message.ends_with(never)), awaits, "{text}");
     }
     let awaits = "import { readFile } from 'node:fs/promises';\n\

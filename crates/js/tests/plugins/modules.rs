@@ -171,8 +171,8 @@ async fn what_cannot_be_imported_says_why() {
     insta::assert_snapshot!(refused("a.mjs", "import './none.js'").await, @"Cannot find module '<dir>/none.js' imported from <dir>/a.mjs");
     insta::assert_snapshot!(refused("b.mjs", "import x from 'not-installed'").await, @"Cannot find package 'not-installed' imported from <dir>/b.mjs");
     insta::assert_snapshot!(refused("e.mjs", "import x from 'https://example.com/a.js'").await, @"https://example.com/a.js cannot be imported: only files, packages and data: URLs can, by path, by name or by URL");
-    insta::assert_snapshot!(refused("f.mjs", "import x from 'node:nonsense'").await, @"the engine plugins run on does not have Node's module node:nonsense imported from <dir>/f.mjs");
-    insta::assert_snapshot!(refused("d.mjs", "import x from 'sqlite'").await, @"the engine plugins run on does not have Node's module node:sqlite imported from <dir>/d.mjs");
+    insta::assert_snapshot!(refused("f.mjs", "import x from 'node:nonsense'").await, @"the engine that runs plugins does not have Node's module node:nonsense imported from <dir>/f.mjs");
+    insta::assert_snapshot!(refused("d.mjs", "import x from 'sqlite'").await, @"the engine that runs plugins does not have Node's module node:sqlite imported from <dir>/d.mjs");
     insta::assert_snapshot!(refused("g.mjs", "export const a = ;").await, @"unexpected token in expression: ';' (<dir>/g.mjs:1:18)");
     insta::assert_snapshot!(refused("h.ts", "export const a: number = ;\n").await, @"Unexpected token (<dir>/h.ts:1:26)");
     folder.write("i.json", "{ \"a\": }");
@@ -191,7 +191,7 @@ Require stack:
     folder.write("node_modules/closed/package.json", r#"{ "exports": { "./a": "./a.js" } }"#);
     insta::assert_snapshot!(refused("q.mjs", "import 'closed/b'").await, @r#""./b" is not exported under the conditions ["ostler", "node", "import", "module-sync", "default"] from package <dir>/node_modules/closed (see exports field in <dir>/node_modules/closed/package.json) imported from <dir>/q.mjs"#);
     folder.write("r.node", "");
-    insta::assert_snapshot!(refused("r.mjs", "import './r.node'").await, @"<dir>/r.node is a native addon, which the engine plugins run on cannot load");
+    insta::assert_snapshot!(refused("r.mjs", "import './r.node'").await, @"<dir>/r.node is a native addon, which the engine that runs plugins cannot load");
     let gone = Loader::default().import(&folder.path().join("gone.mjs"), "plugin").await.unwrap_err();
     insta::assert_snapshot!(gone.message.replace(folder.path().to_str().unwrap(), "<dir>"), @"Cannot find module '<dir>/gone.mjs'");
 }

@@ -371,7 +371,7 @@ async fn a_file_that_makes_no_progress_is_given_up_with_the_reason() {
     let rows = [
         (
             "await new Promise(() => {});",
-            "plugin some.test.mjs awaits at its top level what nothing is left to settle",
+            "plugin some.test.mjs awaits at its top level a promise that nothing can settle",
         ),
         ("setInterval(() => {}, 1); await new Promise(() => {});", "its import did not end within 300 ms"),
         ("spawnSync('sleep', ['60']);", "its import did not end within 300 ms"),

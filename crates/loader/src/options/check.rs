@@ -138,7 +138,6 @@ fn said(error: &jsonschema::ValidationError<'_>, schema: &Value) -> (String, Str
 /// An option that the schema of a plugin does not have. It is passed through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownOption {
-    /// The option.
     pub key: String,
     /// What the log says of it.
     pub line: String,

@@ -8,10 +8,10 @@ use super::secrets::is_reference;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionPathError {
     /// A part of the path is empty.
-    #[error("{0} names no option: a part of it is empty")]
+    #[error("{0} is not a path of an option: a part of it is empty")]
     Empty(String),
     /// A part is a reserved word of JavaScript.
-    #[error("{0} names no option: {1} is not a key a plugin may be handed")]
+    #[error("{0} is not a path of an option: {1} is not an allowed key")]
     Reserved(String, String),
     /// A parent is not an object.
     #[error("{0} is not an object, so nothing can be put into it")]
@@ -90,7 +90,7 @@ pub fn typed(text: &str) -> Result<Value, String> {
         Ok(value) => {
             match every_number_is_kept(text, &value) {
                 true => Ok(value),
-                false => Err("it holds a number that would not be written as it was typed; put it in quotes"
+                false => Err("it contains a number that would be stored with other digits; put it in quotes"
                     .to_owned()),
             }
         }
@@ -203,8 +203,8 @@ mod tests {
         let no = |path: &str| set(&mut options.clone(), path, json!("SECRET")).unwrap_err().to_string();
         insta::assert_snapshot!(no("text.inner"), @"text is not an object, so nothing can be put into it");
         insta::assert_snapshot!(no("key.$secret"), @"key names a secret, so nothing can be put into it; set it as a whole");
-        insta::assert_snapshot!(no("a..b"), @"a..b names no option: a part of it is empty");
-        insta::assert_snapshot!(no("a.__proto__.b"), @"a.__proto__.b names no option: __proto__ is not a key a plugin may be handed");
+        insta::assert_snapshot!(no("a..b"), @"a..b is not a path of an option: a part of it is empty");
+        insta::assert_snapshot!(no("a.__proto__.b"), @"a.__proto__.b is not a path of an option: __proto__ is not an allowed key");
     }
 
     proptest::proptest! {

@@ -12,7 +12,6 @@ use super::walk::{Nodes, Step, path_text, rewrite};
 /// A reference found in options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedSecret {
-    /// Its path.
     pub path: Vec<Step>,
     /// The name, as written.
     pub name: Value,

@@ -55,12 +55,10 @@ impl<'a> Nodes<'a> {
         self.nodes.is_empty()
     }
 
-    /// Returns the first node.
     pub fn first(&self) -> Option<&'a Value> {
         self.nodes.first().copied()
     }
 
-    /// Returns all nodes.
     pub fn all(&self) -> &[&'a Value] {
         &self.nodes
     }

@@ -147,7 +147,7 @@ async fn refuses(store: &AutomationStore) {
     let before = store.get.unbounded(("a".into(),)).await.unwrap();
     for (changes, why) in [
         (json!({ "title": " " }), "title must be a non-empty string"),
-        (json!({ "triggers": [event.clone(), event] }), "triggers[1].id must be one no other trigger has"),
+        (json!({ "triggers": [event.clone(), event] }), "triggers[1].id must be unique"),
         (json!({ "triggers": [without] }), "triggers[0].events must be a list with at least one event"),
         (
             json!({ "disableConditions": [{ "kind": "afterRuns", "max": 0 }] }),
@@ -155,7 +155,7 @@ async fn refuses(store: &AutomationStore) {
         ),
         (
             json!({ "disableConditions": [{ "kind": "afterRuns", "max": 1 }, { "kind": "afterRuns", "max": 2 }] }),
-            "disableConditions[1].kind must be one no other condition has; afterRuns is named twice",
+            "disableConditions[1].kind must be unique; afterRuns is named twice",
         ),
         (
             json!({ "disableConditions": [{ "kind": "afterDate", "date": "soon" }] }),

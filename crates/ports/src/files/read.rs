@@ -36,7 +36,7 @@ impl Roots {
             let r#type = if directory { "directory" } else { "file" }.to_owned();
             entries.push(DirectoryEntry { name, r#type });
             if entries.len() > LONGEST {
-                let why = format!("{uri} holds more than the {LONGEST} entries that are listed");
+                let why = format!("{uri} has more than {LONGEST} entries, the limit of a listing");
                 return Err(RpcError::invalid_params(why));
             }
         }
@@ -89,12 +89,12 @@ pub(super) fn read_whole(root: &Dir, path: &Path) -> io::Result<Result<Vec<u8>, 
         return Ok(Err("is a directory".to_owned()));
     }
     if !found.is_file() {
-        return Ok(Err("is not a file that holds something".to_owned()));
+        return Ok(Err("is not a regular file".to_owned()));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(found.len().min(LARGEST)).unwrap_or_default());
     file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > LARGEST {
-        true => Ok(Err(format!("is larger than the {} MiB that are read at once", LARGEST >> 20))),
+        true => Ok(Err(format!("is larger than {} MiB, the limit of a read", LARGEST >> 20))),
         false => Ok(Ok(bytes)),
     }
 }

@@ -79,7 +79,7 @@ impl Roots {
         let path = real(&path).unwrap_or(path);
         match self.private.iter().any(|own| own.starts_with(&path)) {
             true => Err(RpcError::permission_denied(format!(
-                "{} holds this host's configuration, which is not served; name what is in it one by one",
+                "{} contains this host's configuration folder, which is not served; name the other files in it one by one",
                 place.uri
             ))),
             false => Ok(()),
@@ -147,7 +147,7 @@ impl Roots {
     /// the end.
     pub fn named(&self, place: &ServedPath) -> Result<NamedFile, RpcError> {
         let Some(name) = place.path.file_name().map(OsString::from) else {
-            let why = format!("{} is a directory this host serves; it stays where it is", place.uri);
+            let why = format!("{} is a directory this host serves; it cannot be moved or deleted", place.uri);
             return Err(RpcError::permission_denied(why));
         };
         let parent =
@@ -215,18 +215,18 @@ fn path_of(uri: &str) -> Result<PathBuf, RpcError> {
         true => PathBuf::from(uri),
         false => {
             let url = Url::parse(uri).ok().filter(|url| url.scheme() == "file");
-            let url = url.ok_or_else(|| wrong("is no file: URI and no absolute path"))?;
+            let url = url.ok_or_else(|| wrong("is neither a file: URI nor an absolute path"))?;
             if url.query().is_some() || url.fragment().is_some() {
                 return Err(wrong("has a ? or a # that is not encoded"));
             }
-            url.to_file_path().map_err(|()| wrong("names no file of this machine"))?
+            url.to_file_path().map_err(|()| wrong("is not a file of this computer"))?
         }
     };
     if path.as_os_str().as_encoded_bytes().contains(&0) {
-        return Err(wrong("holds a zero byte"));
+        return Err(wrong("contains a zero byte"));
     }
     if !path.is_absolute() || path.components().any(|part| matches!(part, Component::ParentDir)) {
-        return Err(wrong("goes up by ..; name the file itself"));
+        return Err(wrong("contains ..; name the file itself"));
     }
     Ok(path.components().filter(|part| !matches!(part, Component::CurDir)).collect())
 }
@@ -260,12 +260,12 @@ fn outside(uri: &str) -> RpcError {
 /// Converts an error of the operating system for clients.
 pub(super) fn refusal(uri: &str, error: &io::Error) -> RpcError {
     match error.kind() {
-        ErrorKind::NotFound => RpcError::not_found(format!("there is no {uri}")),
-        ErrorKind::AlreadyExists => RpcError::already_exists(format!("there is a {uri} already")),
+        ErrorKind::NotFound => RpcError::not_found(format!("{uri} does not exist")),
+        ErrorKind::AlreadyExists => RpcError::already_exists(format!("{uri} already exists")),
         // The library's rejection has no error number of the system.
         ErrorKind::PermissionDenied if error.raw_os_error().is_none() => outside(uri),
         ErrorKind::PermissionDenied => {
-            RpcError::permission_denied(format!("the operating system refuses {uri} to this host"))
+            RpcError::permission_denied(format!("the operating system denies access to {uri}"))
         }
         ErrorKind::NotADirectory => RpcError::invalid_params(format!("{uri} is not a directory")),
         ErrorKind::IsADirectory => RpcError::invalid_params(format!("{uri} is a directory")),
@@ -273,7 +273,7 @@ pub(super) fn refusal(uri: &str, error: &io::Error) -> RpcError {
             RpcError::invalid_params(format!("{uri} is a directory that is not empty"))
         }
         ErrorKind::InvalidInput | ErrorKind::InvalidFilename => {
-            RpcError::invalid_params(format!("{uri} cannot be the name of a file here"))
+            RpcError::invalid_params(format!("{uri} is not a valid file name on this system"))
         }
         _ => RpcError::internal(format!("{uri}: {error}")),
     }

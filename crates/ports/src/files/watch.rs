@@ -46,7 +46,7 @@ impl Roots {
         let mode = if recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
         watcher.watch(&real, mode).map_err(failed)?;
         if self.real(&place)? != real {
-            return Err(RpcError::conflict(format!("{uri} was moved while it was looked at")));
+            return Err(RpcError::conflict(format!("{uri} was moved before it could be watched")));
         }
         // The names that the caller asked for, not those behind links.
         let asked = place.path();

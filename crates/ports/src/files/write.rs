@@ -37,7 +37,7 @@ impl Roots {
             }
             if !found.is_file() {
                 return Err(RpcError::invalid_params(format!(
-                    "{uri} is {}, and only a file is written",
+                    "{uri} is {}; only files can be written",
                     if found.is_dir() { "a directory" } else { "a link or a device" }
                 )));
             }
@@ -45,7 +45,7 @@ impl Roots {
         if let Some(wanted) = &content.if_match
             && found.as_ref().map(etag).as_ref() != Some(wanted)
         {
-            return Err(RpcError::conflict(format!("{uri} is not what it was when {wanted} was read")));
+            return Err(RpcError::conflict(format!("{uri} has changed since {wanted} was read")));
         }
         let before = match (&found, content.mode.unwrap_or(WriteMode::Truncate), content.position) {
             // No part of it remains.
@@ -57,7 +57,7 @@ impl Roots {
         let bytes = placed(before, bytes, content)
             .map_err(|why| RpcError::invalid_params(format!("{uri}: {why}")))?;
         if bytes.len() as u64 > LARGEST {
-            let why = format!("{uri} would be larger than the {} MiB that are written", LARGEST >> 20);
+            let why = format!("{uri} would be larger than {} MiB, the limit of a write", LARGEST >> 20);
             return Err(RpcError::invalid_params(why));
         }
         if content.create_only {
@@ -111,7 +111,9 @@ impl Roots {
     ) -> Result<(), RpcError> {
         let (from, to) = (self.locate(source)?, self.locate(destination)?);
         if from.holds(&to) || to.holds(&from) {
-            return Err(RpcError::invalid_params(format!("{source} and {destination} hold one another")));
+            return Err(RpcError::invalid_params(format!(
+                "one of {source} and {destination} contains the other"
+            )));
         }
         self.holds_nothing_private(&from)?;
         self.holds_nothing_private(&to)?;

@@ -56,7 +56,7 @@ impl Guard {
                 Ok(found) if found.identity != file.identity => "was replaced by another file",
                 Ok(found) => match file.length {
                     Some(length) if found.length < length && !is_whole(&file.path, found.length) => {
-                        "was cut short"
+                        "was truncated"
                     }
                     Some(_) => {
                         file.length = Some(found.length);
@@ -79,7 +79,7 @@ impl Guard {
             return Err(lost);
         }
         if let Some(log) = self.log.as_ref().filter(|log| log.is_cut(log_length)) {
-            let lost = sentence(&log.path, "was cut short");
+            let lost = sentence(&log.path, "was truncated");
             self.lost = Some(lost.clone());
             return Err(lost);
         }
@@ -136,8 +136,8 @@ impl Log {
 
 fn sentence(path: &Path, happened: &str) -> String {
     format!(
-        "{} {happened} while the host runs, so nothing more is stored; stop the host, put the file or a copy of it \
-         back, and start it again",
+        "{} {happened} while the host runs, so nothing more is stored; stop the host, restore the file or a backup \
+         of it, and start it again",
         path.display()
     )
 }

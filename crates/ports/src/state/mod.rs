@@ -87,7 +87,7 @@ impl StateDb {
     pub fn open(dir: &Path) -> Result<Arc<Self>, Thrown> {
         let path = Self::file(dir);
         let place: Arc<str> = path.display().to_string().into();
-        let unwritten = |error| Thrown::new(format_args!("{place} could not be made: {error}"));
+        let unwritten = |error| Thrown::new(format_args!("{place} could not be created: {error}"));
         refuse_cut(&path, &place)?;
         atomic::make_private_folder(dir).map_err(unwritten)?;
         atomic::make_private(&path).map_err(unwritten)?;
@@ -122,7 +122,7 @@ impl StateDb {
         std::fs::File::options()
             .append(true)
             .open(&path)
-            .map_err(|error| Thrown::new(format_args!("{place} could not be made: {error}")))?;
+            .map_err(|error| Thrown::new(format_args!("{place} could not be created: {error}")))?;
         let failed = |error| Thrown::new(sentence(&place, &error));
         let connection = untouched(&path).map_err(failed)?;
         schema::check(&connection, &place).map_err(|failure| thrown(&place, failure))?;
@@ -250,8 +250,8 @@ impl StateDb {
 fn refuse_cut(path: &Path, place: &str) -> Result<(), Thrown> {
     if std::fs::metadata(path).is_ok_and(|found| found.len() == 0) && has_log(path) {
         return Err(Thrown::new(format_args!(
-            "{place} is empty, but its log {place}-wal is not: it was cut short. Put a copy of it back, or move both \
-             away to begin anew"
+            "{place} is empty, but its log {place}-wal is not: it was truncated; restore a backup, or move both away \
+             to start empty"
         )));
     }
     Ok(())
@@ -393,7 +393,7 @@ fn thrown(place: &str, failure: Failure) -> Thrown {
 fn sentence(place: &str, error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => format!(
-            "{place} is damaged: {error}. Stop the host and put a copy of it back, or move it away to begin anew"
+            "{place} is damaged: {error}; stop the host and restore a backup, or move the file away to start empty"
         ),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             format!("{place} is locked by another process: {error}")

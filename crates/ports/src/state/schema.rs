@@ -192,7 +192,7 @@ pub(super) fn check(connection: &Connection, place: &str) -> Result<(), Failure>
     if version > newest {
         return Err(Thrown::new(format_args!(
             "{place} was written by a newer ostler (its tables are of version {version}, and this one knows up to \
-             {newest}); update ostler, or move the file away to begin anew"
+             {newest}); update ostler, or move the file away to start empty"
         ))
         .into());
     }

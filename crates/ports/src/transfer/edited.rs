@@ -100,7 +100,7 @@ pub fn write_edited_file(
             let body = bodies.get(collection).cloned().flatten();
             (config_dir.join(collection).join(format!("{id}.md")), RecordFormat { body }.text(record))
         }
-        _ => return Err(Thrown::new("only automations and records have files of their own")),
+        _ => return Err(Thrown::new("only automations and records have separate files")),
     };
     let failed = |error| Thrown::new(format_args!("{} could not be written: {error}", path.display()));
     if let Some(folder) = path.parent() {

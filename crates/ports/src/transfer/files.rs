@@ -166,7 +166,7 @@ impl Files {
                         && record.get(field).is_some_and(|text| !text.is_string() && !text.is_null())
                     {
                         return Err(Thrown::new(format_args!(
-                            "record {collection}/{id}: {field} is the body of a file and has to be text"
+                            "record {collection}/{id}: {field} is the body of a file and must be text"
                         )));
                     }
                     let path = self.config_dir.join(collection).join(format!("{id}.md"));

@@ -80,7 +80,8 @@ impl FileTransfer {
         bodies: Bodies,
         report: Report,
     ) -> Result<Self, Thrown> {
-        let folder = |error| Thrown::new(format_args!("{} could not be made: {error}", config_dir.display()));
+        let folder =
+            |error| Thrown::new(format_args!("{} could not be created: {error}", config_dir.display()));
         atomic::make_private_folder(config_dir).map_err(folder)?;
         let state = State::Target(StateDb::open(state_dir)?);
         Self::new(config_dir, bodies, report, state)

@@ -104,7 +104,7 @@ async fn what_is_open_damaged_or_of_another_program_stays_where_it_is() {
     drop(open);
     fs::write(old.join("state.db"), "this is no database, ".repeat(500)).unwrap();
     let _ = fs::remove_file(old.join("state.db-wal"));
-    insta::assert_snapshot!(refused(), @"/config/state.db is damaged: file is not a database. Stop the host and put a copy of it back, or move it away to begin anew");
+    insta::assert_snapshot!(refused(), @"/config/state.db is damaged: file is not a database; stop the host and restore a backup, or move the file away to start empty");
     fs::remove_file(old.join("state.db")).unwrap();
     Connection::open(old.join("state.db")).unwrap().execute_batch("CREATE TABLE theirs (a)").unwrap();
     insta::assert_snapshot!(refused(), @"/config/state.db is the database of another program; move it away");

@@ -139,7 +139,7 @@ async fn files_that_are_refused() {
 
     let junk = "this is no database, ".repeat(500);
     fs::write(&path, &junk).unwrap();
-    insta::assert_snapshot!(refusal(folder.path()), @"/state.db is damaged: file is not a database. Stop the host and put a copy of it back, or move it away to begin anew");
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db is damaged: file is not a database; stop the host and restore a backup, or move the file away to start empty");
     assert_eq!(fs::read_to_string(&path).unwrap(), junk, "it is left as it is");
 
     fs::remove_file(&path).unwrap();
@@ -154,13 +154,13 @@ async fn files_that_are_refused() {
         Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
     };
     version(99);
-    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 12); update ostler, or move the file away to begin anew");
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db was written by a newer ostler (its tables are of version 99, and this one knows up to 12); update ostler, or move the file away to start empty");
     version(12);
     StateDb::open(folder.path()).unwrap();
 
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    insta::assert_snapshot!(refusal(folder.path()), @"/state.db could not be made: Is a directory (os error 21)");
+    insta::assert_snapshot!(refusal(folder.path()), @"/state.db could not be created: Is a directory (os error 21)");
 }
 
 #[cfg(unix)]
@@ -168,8 +168,8 @@ async fn files_that_are_refused() {
 async fn a_file_that_is_removed_or_cut_while_it_is_open_takes_no_more_writes() {
     for (what, happens) in [
         ("was removed", (|path: &Path| fs::remove_file(path).unwrap()) as fn(&Path)),
-        ("was cut short", |path| fs::File::options().write(true).open(path).unwrap().set_len(0).unwrap()),
-        ("was cut short", |path| fs::File::options().write(true).open(path).unwrap().set_len(5000).unwrap()),
+        ("was truncated", |path| fs::File::options().write(true).open(path).unwrap().set_len(0).unwrap()),
+        ("was truncated", |path| fs::File::options().write(true).open(path).unwrap().set_len(5000).unwrap()),
         ("was replaced by another file", |path| {
             fs::copy(path, path.with_extension("copy")).unwrap();
             fs::rename(path.with_extension("copy"), path).unwrap();
@@ -186,8 +186,8 @@ async fn a_file_that_is_removed_or_cut_while_it_is_open_takes_no_more_writes() {
         store.close.clone().unwrap().unbounded(()).await.unwrap();
         happens(&path);
         let sentence = format!(
-            "{} {what} while the host runs, so nothing more is stored; stop the host, put the file or a copy of it \
-             back, and start it again",
+            "{} {what} while the host runs, so nothing more is stored; stop the host, restore the file or a backup \
+             of it, and start it again",
             path.display()
         );
         assert_eq!(set("after").await.unwrap_err().message, sentence);
@@ -216,8 +216,8 @@ async fn a_log_that_is_cut_while_it_is_open_takes_no_more_writes() {
         let kept = fs::read(&path).unwrap();
         fs::File::options().write(true).open(&log).unwrap().set_len(length).unwrap();
         let sentence = format!(
-            "{} was cut short while the host runs, so nothing more is stored; stop the host, put the file or a copy of \
-             it back, and start it again",
+            "{} was truncated while the host runs, so nothing more is stored; stop the host, restore the file or a \
+             backup of it, and start it again",
             log.display()
         );
         assert_eq!(set("after").await.unwrap_err().message, sentence);
@@ -274,7 +274,7 @@ async fn an_empty_file_beside_a_log_is_not_begun_anew() {
     fs::write(crashed.path().join("state.db"), "").unwrap();
     insta::assert_snapshot!(
         refusal(crashed.path()),
-        @"/state.db is empty, but its log /state.db-wal is not: it was cut short. Put a copy of it back, or move both away to begin anew"
+        @"/state.db is empty, but its log /state.db-wal is not: it was truncated; restore a backup, or move both away to start empty"
     );
 }
 
@@ -427,7 +427,7 @@ async fn damage_is_said_where_it_is_met() {
     let store = sessions(folder.path());
     let refused =
         store.turns.as_ref().unwrap().unbounded(("s".into(), "c".into())).await.unwrap_err().message;
-    insta::assert_snapshot!(refused.replace(&folder.path().display().to_string(), ""), @"/state.db is damaged: database disk image is malformed. Stop the host and put a copy of it back, or move it away to begin anew");
+    insta::assert_snapshot!(refused.replace(&folder.path().display().to_string(), ""), @"/state.db is damaged: database disk image is malformed; stop the host and restore a backup, or move the file away to start empty");
     assert_eq!(store.sessions.unbounded(()).await.unwrap(), ["s"], "what is whole is still read");
 }
 

@@ -107,10 +107,10 @@ async fn a_broken_file_is_refused_and_left_alone() {
     kept.vault.list.unbounded(()).await.unwrap_err();
     assert_eq!(fs::read_to_string(kept.path()).unwrap(), broken);
     let refused = refused.replace(&kept.folder.path().display().to_string(), "");
-    insta::assert_snapshot!(refused, @"the vault is unavailable until /vault.json is fixed: line 3, column 3: this is no JSON");
+    insta::assert_snapshot!(refused, @"the vault is unavailable until /vault.json is fixed: line 3, column 3: not JSON");
     insta::assert_debug_snapshot!(kept.lines(), @r#"
     [
-        "the vault is unavailable until /vault.json is fixed: line 3, column 3: this is no JSON",
+        "the vault is unavailable until /vault.json is fixed: line 3, column 3: not JSON",
     ]
     "#);
 
@@ -129,7 +129,7 @@ async fn what_it_does_not_know_is_ignored_and_kept() {
     insta::assert_debug_snapshot!(kept.lines(), @r#"
     [
         "/vault.json: key is not a vault name: a secret is named host:<name>, team:<team>/<name> or user:<id>/<name>; ignored",
-        "/vault.json: the value of host:pin has to be text; ignored",
+        "/vault.json: the value of host:pin must be text; ignored",
     ]
     "#);
     kept.vault.set.unbounded(("host:new".into(), "c".into())).await.unwrap();

@@ -18,7 +18,6 @@ const CALL: &str = "tools/call";
 /// The maximum size of a message.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
 
-/// One message.
 enum Message {
     Request {
         id: Value,
@@ -97,18 +96,18 @@ fn read(body: Option<Value>) -> Result<Message, String> {
     let Some(body) = body else { return Err(", and it is empty".to_owned()) };
     let Value::Object(mut fields) = body else { return Err(", an object".to_owned()) };
     if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-        return Err(": jsonrpc has to be 2.0".to_owned());
+        return Err(": jsonrpc must be 2.0".to_owned());
     }
     let params = fields.shift_remove("params").unwrap_or_default();
     if !(params.is_null() || params.is_object()) {
-        return Err(": params have to be an object".to_owned());
+        return Err(": params must be an object".to_owned());
     }
     match (fields.shift_remove("method"), fields.shift_remove("id")) {
         (Some(Value::String(_)), None) => Ok(Message::Said),
         (Some(Value::String(method)), Some(id)) if id.is_string() || id.is_number() => {
             Ok(Message::Request { id, method, params })
         }
-        (Some(Value::String(_)), Some(_)) => Err(": its id has to be text or a number".to_owned()),
+        (Some(Value::String(_)), Some(_)) => Err(": its id must be text or a number".to_owned()),
         (None, Some(_)) if fields.contains_key("result") || fields.contains_key("error") => Ok(Message::Said),
         _ => Err(": it has no method".to_owned()),
     }
@@ -140,7 +139,7 @@ async fn result(
             let input = match params.get("arguments") {
                 None | Some(Value::Null) => Value::Object(JsonObject::new()),
                 Some(input @ Value::Object(_)) => input.clone(),
-                Some(_) => return Err(invalid("arguments have to be an object".to_owned())),
+                Some(_) => return Err(invalid("arguments must be an object".to_owned())),
             };
             let called = endpoint.call(name, input).await;
             called.map(ToolOutcome::result).ok_or_else(|| invalid(no_tool(name)))

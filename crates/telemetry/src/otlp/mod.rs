@@ -35,7 +35,6 @@ const LAST_LIMIT: Duration = Duration::from_secs(2);
 /// Sends a request and returns the response.
 pub type HttpClient = Arc<dyn Fn(Request) -> Pending<Response> + Send + Sync>;
 
-/// A collector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Collector {
     traces: Uri,
@@ -203,7 +202,6 @@ fn scope() -> Value {
     json!({ "name": names::HOST, "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// An attribute.
 fn attribute(key: &str, value: &Value) -> Value {
     let value = match value {
         Value::Bool(value) => json!({ "boolValue": value }),

@@ -83,7 +83,6 @@ pub(super) fn request(spans: Vec<Value>) -> Value {
     json!({ "resourceSpans": [{ "resource": resource(), "scopeSpans": scoped }] })
 }
 
-/// An open span.
 struct Open {
     place: SpanIds,
     parent: Option<u64>,

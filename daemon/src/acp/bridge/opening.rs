@@ -25,7 +25,7 @@ impl Bridge {
             directories.map(|directory| content::file_uri(directory.as_str()?)).collect();
         let Some(directories) = directories else {
             return request
-                .answer(Err(Failure::bad_params("cwd and additionalDirectories have to be absolute paths")));
+                .answer(Err(Failure::bad_params("cwd and additionalDirectories must be absolute paths")));
         };
         let session = uri::session(&provider, &uuid::Uuid::new_v4().to_string());
         let (daemon, sender) = (self.daemon.clone(), self.task_event_sender.clone());

@@ -35,7 +35,6 @@ pub enum Security {
 pub struct Email {
     /// The server's name.
     pub server: String,
-    /// Its port.
     pub port: u16,
     /// How the connection is encrypted.
     pub security: Security,

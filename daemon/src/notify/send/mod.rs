@@ -48,7 +48,6 @@ pub struct Message {
     pub run: Option<String>,
     /// The user who answers with the link.
     pub user: Option<String>,
-    /// The link.
     pub link: String,
     /// When the link expires.
     pub expires: Timestamp,
@@ -64,7 +63,6 @@ pub struct Sender {
 }
 
 impl Message {
-    /// A message that tests a rule.
     pub fn test(rule: &Rule, now: Timestamp, link: String) -> Self {
         Self {
             id: format!("test-{}", uuid::Uuid::new_v4().simple()),

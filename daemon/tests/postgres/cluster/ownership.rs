@@ -254,18 +254,18 @@ async fn hosts_with_and_without_the_option_share_no_schema_and_a_name_is_one_hos
     };
     let mut alone = options(&server, "alone", &[]);
     alone.as_object_mut().unwrap().remove("cluster");
-    refused(&alone, "That one is in a cluster: set the option cluster here too");
-    refused(&options(&server, "first", &[]), "It has the same name");
+    refused(&alone, "that one is in a cluster: set the option cluster here too");
+    refused(&options(&server, "first", &[]), "it has the same name");
     let mut other = options(&server, "second", &[]);
     let (key, token) = (server.key_file(), server.key_file().with_file_name("other.token"));
     let other_key = key.with_file_name("other.key");
     std::fs::write(&other_key, STANDARD.encode([7; 32])).unwrap();
     std::fs::write(&token, "of-another-cluster").unwrap();
     other["vaultKeyFile"] = json!(other_key);
-    refused(&other, "It has another key of the vault");
+    refused(&other, "it has another key of the vault");
     other["vaultKeyFile"] = json!(key);
     other["cluster"]["tokenFile"] = json!(token);
-    refused(&other, "It has another token");
+    refused(&other, "it has another token");
     other["cluster"]["sharedPath"] = json!(["/"]);
     refused(&other, "unknown field `sharedPath`");
     assert_eq!(a.stop(), Some(0));
@@ -277,7 +277,7 @@ async fn hosts_with_and_without_the_option_share_no_schema_and_a_name_is_one_hos
     let single = folder_with(&alone);
     let daemon = single.start();
     assert_eq!(get(&daemon, "/api/cluster").await.0, 409);
-    refused(&options(&server, "first", &[]), "That one has no option cluster");
+    refused(&options(&server, "first", &[]), "that one has no option cluster");
     let second = folder_with(&alone).run(&[]);
     assert!(
         second.code == Some(1) && second.err.contains("set the option cluster on both hosts"),

@@ -335,7 +335,7 @@ impl Conversation {
             }
             Answered::TooOften => {
                 self.log(
-                    "a question was answered too often with what its form does not take; it is cancelled",
+                    "a question was answered too often with values that its form rejects; it is cancelled",
                 );
                 true
             }
@@ -389,7 +389,7 @@ impl Conversation {
         if let Some(Always { tool, option }) = always
             && let Err(why) = self.shared.standing.add(&self.start.uri, tool, option).await
         {
-            self.log(format_args!("an answer that is to hold is not stored: {why}"));
+            self.log(format_args!("an answer for later calls could not be stored: {why}"));
         }
     }
 

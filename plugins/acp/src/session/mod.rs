@@ -88,9 +88,7 @@ pub enum Command {
 /// Shared state of the conversations of one agent.
 #[derive(Clone)]
 pub struct Shared {
-    /// The host.
     pub host: PluginHost,
-    /// The agent.
     pub agent: Arc<AgentOptions>,
     /// What all agents share.
     pub runtime: Arc<Runtime>,
@@ -108,7 +106,6 @@ pub struct Shared {
     pub misfit: Misfit,
 }
 
-/// A conversation.
 pub struct Conversation {
     shared: Shared,
     start: Start,
@@ -134,7 +131,6 @@ pub struct Conversation {
     turn: Option<Turn>,
     /// The message that waits for the agent.
     waiting: Option<Waiting>,
-    /// The latest message.
     latest: Message,
     /// The model that it named.
     latest_model: Option<ModelSelection>,
@@ -153,7 +149,6 @@ pub struct Conversation {
     own: mpsc::WeakUnboundedSender<Command>,
     /// The session from which the agent's session will be forked, until that was tried.
     fork: Option<String>,
-    /// The latest turn of the conversation.
     latest_turn: Option<String>,
     /// The settings that are not left to the agent: chosen by users, changed by the agent itself in this session, or
     /// written by an administrator.

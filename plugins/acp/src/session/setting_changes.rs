@@ -190,7 +190,7 @@ impl Conversation {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let (chosen, value, name) = (text(chosen), text(&setting.value()), &setting.option.name);
         turn.notification(format!(
-            "Warning: the agent did not take {name} = {chosen}, which was chosen for this session, and goes on with {value}.\n\n{why}"
+            "Warning: the agent did not take {name} = {chosen}, which was chosen for this session, and continues with {value}.\n\n{why}"
         ))
         .await;
     }

@@ -21,11 +21,9 @@ const WORDS: [&str; 4] = ["mcp", "tool", "server", mcp::OWN];
 pub struct ClientTool {
     /// The name that it is offered under.
     pub offered: String,
-    /// The client's name of it.
     pub name: String,
     /// Shown to users.
     pub title: String,
-    /// The client.
     pub client: String,
 }
 

@@ -36,7 +36,7 @@ export function show(main) {
     h(
       'p',
       {},
-      'You see what your grants allow. The page holds no data of its own: it reads the host as you, and is updated by it.',
+      'You see what your grants allow. The page stores no data: it reads the host as you, and the host updates it.',
     ),
   );
 }

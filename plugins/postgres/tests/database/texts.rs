@@ -149,7 +149,7 @@ async fn callers_are_told_a_sentence_and_the_log_what_the_database_reports() {
     let kept = KeptSession { uri: "echo:/s".into(), ..KeptSession::default() };
     let written = stores.sessions.set_config.unbounded(("s".into(), kept)).await.unwrap_err();
     for told in [read, written] {
-        assert_eq!(told.message, "the database could not do this; the log of the host says why");
+        assert_eq!(told.message, "the database rejected this; see the log of the host");
     }
     let lines = host.lines.lock().unwrap().join("\n");
     for (table, code) in [("usage", "42P01"), ("sessions", "42P01")] {

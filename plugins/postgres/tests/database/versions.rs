@@ -115,7 +115,7 @@ async fn a_version_is_not_skipped_while_a_host_runs_and_a_downgrade_beyond_it_is
     let why = refused(&server, "second-next", SECOND_NEXT).await;
     assert_eq!(
         why,
-        "another host uses the database: before. It does not know the tables of this version: update it to the version before \
+        "another host uses the database: before; it does not know the tables of this version: update it to the version before \
          this one first, or stop it"
     );
     before.is_serving("first").await;

@@ -187,7 +187,6 @@ pub struct Outgoing {
     pub query: Option<String>,
     /// The headers, besides `Content-Type`.
     pub headers: Vec<(String, String)>,
-    /// The body.
     pub body: String,
 }
 

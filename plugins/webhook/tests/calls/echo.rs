@@ -82,7 +82,7 @@ async fn a_turn_that_is_not_echoed_in_time_is_not_refused() {
             202 => assert!((10..11).contains(&took.as_secs()), "{took:?}"),
             _ => assert!(took > Duration::from_secs(11), "it waited for the turn all the same: {took:?}"),
         }
-        let line = format!("the turn in {chat} was not echoed within 10 seconds; the call goes on");
+        let line = format!("the turn in {chat} was not echoed within 10 seconds; the call continues");
         assert!(world.host.log.has(&line), "{:?}", world.host.log.all());
         hangs.store(false, Ordering::Relaxed);
         // The session may still store the second title.

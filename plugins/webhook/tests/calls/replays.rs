@@ -125,7 +125,7 @@ async fn what_cannot_be_replayed_is_said() {
     world
         .host
         .log
-        .wait_for("cannot keep the body of a call with host:webhook-bodies: the body is larger")
+        .wait_for("cannot store the body of a call with host:webhook-bodies: the body is larger")
         .await;
 
     // Bodies are stored for a second of the real clock, which is the shortest time that can be configured.

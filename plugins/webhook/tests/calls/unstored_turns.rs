@@ -290,7 +290,7 @@ async fn a_turn_that_is_stored_or_refused_after_ten_seconds_is_accepted_and_seen
         assert_eq!(status, 202, "{body}");
         assert!((10..12).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
         let chat = world.chat_of("back").await;
-        let line = format!("the turn in {chat} was not echoed within 10 seconds; the call goes on");
+        let line = format!("the turn in {chat} was not echoed within 10 seconds; the call continues");
         assert!(world.host.log.has(&line), "{:?}", world.host.log.all());
         tokio::time::sleep(Duration::from_secs(5)).await;
         stores.faults.set(None);

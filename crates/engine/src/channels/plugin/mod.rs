@@ -46,7 +46,7 @@ impl Channels {
     fn channel_of_plugin(&self, plugin: &PluginId, scheme: &str) -> Result<Owned<SchemeChannel>, String> {
         match self.plugin_channel(scheme) {
             Some(channel) if channel.owner == Registrant::Plugin(plugin.clone()) => Ok(channel),
-            Some(channel) => Err(format!("{scheme} is {}'s", channel.owner)),
+            Some(channel) => Err(format!("{scheme} belongs to {}", channel.owner)),
             None => Err(format!("{scheme} is not served here")),
         }
     }

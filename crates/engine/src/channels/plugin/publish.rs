@@ -102,7 +102,7 @@ impl Channels {
             if lane.len() >= MOST_WAITING {
                 let channel = &published.channel;
                 return Err(format!(
-                    "is not taken: {MOST_WAITING} actions of {channel} wait for their visible"
+                    "is rejected: {MOST_WAITING} actions of {channel} wait for their visible"
                 ));
             }
             lane.push_back(published);

@@ -11,7 +11,6 @@ use super::{COPIES, ChannelKind, Dispatched, Subscribing, begin, require};
 use crate::front::Front;
 use crate::front::connection::Connection;
 
-/// The catalogue.
 pub(super) struct Catalogue;
 
 impl ChannelKind for Catalogue {

@@ -10,7 +10,6 @@ use super::{COPIES, ChannelKind, Dispatched, Subscribing, begin, require};
 use crate::front::Front;
 use crate::front::connection::Connection;
 
-/// A changeset.
 pub(super) struct Changeset;
 
 impl ChannelKind for Changeset {

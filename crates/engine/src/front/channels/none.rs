@@ -9,7 +9,6 @@ use super::{ChannelKind, Subscribing};
 use crate::front::Front;
 use crate::front::connection::Connection;
 
-/// Not a channel.
 pub(super) struct NoChannel;
 
 impl ChannelKind for NoChannel {

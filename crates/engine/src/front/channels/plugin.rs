@@ -81,7 +81,7 @@ impl ChannelKind for Plugin {
     }
 
     fn takes_none(&self) -> Option<&'static str> {
-        Some("nothing is dispatched to a plugin's channel")
+        Some("a plugin's channel accepts no actions of clients")
     }
 
     fn asks_plugin(&self) -> bool {

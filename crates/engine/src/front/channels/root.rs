@@ -13,7 +13,6 @@ use crate::channels::root_settings::OwnChange;
 use crate::front::Front;
 use crate::front::connection::Connection;
 
-/// The root channel.
 pub(super) struct Root;
 
 impl ChannelKind for Root {

@@ -38,7 +38,7 @@ fn lasts(seconds: Option<i64>) -> Result<Option<Duration>, RpcError> {
         None => Ok(None),
         Some(seconds) => match u64::try_from(seconds) {
             Ok(seconds) if seconds > 0 => Ok(Some(Duration::from_secs(seconds))),
-            _ => Err(RpcError::invalid_params("expiresIn has to be a number of seconds above 0")),
+            _ => Err(RpcError::invalid_params("expiresIn must be a number of seconds above 0")),
         },
     }
 }
@@ -169,7 +169,7 @@ impl Connection {
             Principal::Root => return Ok(SignIn::Stays),
             Principal::Plugin { id, .. } => {
                 return Err(RpcError::permission_denied(format!(
-                    "the connection of plugin {id} stays its own"
+                    "the connection of plugin {id} cannot sign in as a user"
                 )));
             }
             Principal::Anyone | Principal::Person(_) => {}

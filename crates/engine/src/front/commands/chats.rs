@@ -103,7 +103,7 @@ impl Connection {
             }
             c::ChatMoveDestination::Unknown(to) => {
                 let kind = to.get("kind").and_then(Value::as_str).unwrap_or("nothing");
-                let why = format!("{kind} is not a destination this host knows, or lacks a field");
+                let why = format!("destination {kind} is unknown or lacks a field");
                 return responder.fail(RpcError::invalid_params(why));
             }
         };

@@ -13,7 +13,7 @@ use crate::front::connection::Connection;
 /// Returns the provider of containers. Without one, the command was rejected before.
 fn containers(connection: &Connection) -> Result<Containers, RpcError> {
     let containers = connection.front().workspace.containers().cloned();
-    containers.ok_or_else(|| RpcError::method_not_found("nothing here makes containers"))
+    containers.ok_or_else(|| RpcError::method_not_found("this host cannot create dev containers"))
 }
 
 impl Requester {
@@ -53,7 +53,6 @@ impl Connection {
         });
     }
 
-    /// Ends a connection to a container.
     pub(super) fn handle_relay_end(&self, params: DevContainerRelay, responder: Responder) {
         let key = (self.id(), params.connection_id);
         match self.front().workspace.end_relays(|of, _| *of == key).is_empty() {

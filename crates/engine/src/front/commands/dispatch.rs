@@ -31,7 +31,6 @@ fn refused(channel: &str, action: &Value) -> String {
 }
 
 impl Connection {
-    /// Rejects an action.
     pub(crate) fn refuse_dispatch(self: &Arc<Self>, dispatch: &DispatchAction, why: impl Into<Rejection>) {
         let client_id = self.client_id().unwrap_or_default();
         let origin = Origin { client_id, client_seq: dispatch.client_seq };
@@ -56,7 +55,7 @@ impl Connection {
             return refuse(&format!("{name} is not an action this host serves"));
         };
         let Some(asked) = row.client.as_ref() else {
-            return refuse(&format!("{name} is for the host to say"));
+            return refuse(&format!("only the host sends {name}"));
         };
         if let Err(error) = self.may_dispatch(name, asked, &dispatch.action) {
             return refuse(&error.message);

@@ -36,7 +36,9 @@ impl Connection {
         match command {
             Command::Initialize(params) => {
                 if self.client_id().is_some() {
-                    responder.fail(RpcError::invalid_request("initialize came a second time"));
+                    responder.fail(RpcError::invalid_request(
+                        "initialize was already received on this connection",
+                    ));
                     return None;
                 }
                 match version::negotiate(&params.protocol_versions) {

@@ -28,11 +28,12 @@ impl Connection {
     ) -> Result<Value, RpcError> {
         let front = self.front();
         let github = front.core.registry().and_then(|registry| registry.port::<PullRequests>());
-        let github = github.ok_or_else(|| RpcError::method_not_found("this host makes no pull requests"))?;
+        let github =
+            github.ok_or_else(|| RpcError::method_not_found("this host cannot create pull requests"))?;
         let entry = front.sessions.session_at(&params.channel).await.known()?;
         let entry = entry.ok_or_else(|| nothing_at(&params.channel))?;
         let Some((directory, uri)) = entry.directory() else {
-            return Err(RpcError::invalid_params(format!("{} works in no directory", entry.uri)));
+            return Err(RpcError::invalid_params(format!("{} has no directory", entry.uri)));
         };
         if params.title.trim().is_empty() {
             return Err(RpcError::invalid_params("title is empty"));

@@ -162,7 +162,6 @@ impl Requester {
         serde_json::to_value(facts).map_err(|error| RpcError::internal(error.to_string()))
     }
 
-    /// Writes a resource.
     pub(super) async fn write_resource(&self, params: c::ResourceWriteParams) -> Result<Value, RpcError> {
         let front = self.front();
         if let Some(client) = self.publisher("put", &params.uri, None)? {
@@ -186,7 +185,7 @@ impl Requester {
                 ResourceWriteMode::Insert => WriteMode::Insert,
             }),
             position: u64::try_from(params.position.unwrap_or_default())
-                .map_err(|_| RpcError::invalid_params("position has to be 0 or more"))?,
+                .map_err(|_| RpcError::invalid_params("position must be 0 or more"))?,
         };
         front
             .resources
@@ -217,7 +216,6 @@ impl Requester {
         Ok(json!({}))
     }
 
-    /// Deletes a resource.
     pub(super) async fn delete_resource(&self, params: c::ResourceDeleteParams) -> Result<Value, RpcError> {
         let front = self.front();
         if let Some(client) = self.publisher("delete", &params.uri, None)? {

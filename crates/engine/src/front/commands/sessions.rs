@@ -37,11 +37,11 @@ impl Connection {
             return responder.fail(RpcError::invalid_params(error));
         };
         if params.channel.contains(char::is_control) {
-            let error = format!("{:?} is not a session URI: it holds a control character", params.channel);
+            let error = format!("{:?} is not a session URI: it contains a control character", params.channel);
             return responder.fail(RpcError::invalid_params(error));
         }
         if !matches!(Channel::parse(&params.channel), Channel::Session(_)) {
-            let error = format!("{} is not a session URI: its scheme is not free", params.channel);
+            let error = format!("{} is not a session URI: its scheme is reserved", params.channel);
             return responder.fail(RpcError::invalid_params(error));
         }
         if let Some(provider) = &params.provider

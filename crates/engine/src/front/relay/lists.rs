@@ -376,7 +376,6 @@ impl Relay {
         });
     }
 
-    /// Begins a listing.
     pub(in crate::front) fn begin_listing(self: &Arc<Self>) -> ListingInProgress {
         self.lists.0.lock().listings += 1;
         ListingInProgress(self.clone())

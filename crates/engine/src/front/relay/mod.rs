@@ -57,7 +57,6 @@ const CACHED_MAX: usize = 100_000;
 /// The host that serves a channel.
 #[derive(Debug, Clone)]
 pub(super) enum Route {
-    /// This one.
     Here,
     /// Another one, with the session of the channel, or its terminal.
     Elsewhere(Arc<ClusterHost>, String),

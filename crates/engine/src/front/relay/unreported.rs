@@ -81,7 +81,7 @@ impl Relay {
             Box::pin(async move {
                 // A row that is reported meanwhile is newer.
                 let _turn = relay.reporting.lock().await;
-                // If it was removed since, the database reports that, too.
+                // A removal since then is reported by the database, too.
                 if !relay.reports.has(id, true)
                     && let Some(summary) = relay.current_row(front, id).await
                     && relay.reports.record(id, true)
@@ -96,7 +96,7 @@ impl Relay {
     pub(super) fn was_removed(self: &Arc<Self>, id: String, session: String) {
         self.later(id, Change::Removed, LINK_TIME, move |relay, front, id| {
             Box::pin(async move {
-                // If there is another one with its id since, the database reports that, too.
+                // A later session with the same id is reported by the database, too.
                 if !relay.reports.has(id, false)
                     && matches!(relay.stored_row(id).await, Some(None))
                     && relay.reports.record(id, false)
