@@ -102,6 +102,7 @@ const TOP: &[&str] = &[
     "deny.toml",
     "docs",
     "examples",
+    "fuzz",
     "plugins",
     "rust-toolchain.toml",
     "rustfmt.toml",
