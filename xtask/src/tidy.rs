@@ -149,6 +149,7 @@ const TOP: &[&str] = &[
     "deny.toml",
     "docs",
     "examples",
+    "fuzz",
     "plugins",
     "rust-toolchain.toml",
     "rustfmt.toml",

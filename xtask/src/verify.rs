@@ -124,7 +124,14 @@ const CHECKS: &[Check] = &[
         what: "the program of a release: its size, its packages on clean systems, and its three main figures; the tests of a program \
                without its optional parts; needs root and an idle computer",
         subset: "the packages, of the program that the tests built",
-        run: nightly,
+        run: |session| session.script(".ci/nightly", "nightly: "),
+    },
+    Check {
+        name: "fuzz",
+        what: "fuzz targets for frames, URIs, front matter, JSON with surrogates, CloudEvents, form bodies and the stripping of \
+               TypeScript, 10 minutes each",
+        subset: "unit tests apply the same laws to the corpora",
+        run: |session| session.script(".ci/fuzz", "fuzz: "),
     },
     Check {
         name: "packages",
@@ -257,6 +264,17 @@ impl Session<'_> {
         if success { Ok(last) } else { Err(last) }
     }
 
+    /// Runs a script that runs cargo; returns its lines with a mark. A part that could not run here is a failure.
+    fn script(&self, path: &str, mark: &str) -> Result<String, String> {
+        let mut command = Command::new(self.root.join(path));
+        let (success, output) = self.output(crate::cargo::without_own(&mut command))?;
+        let lines: Vec<&str> = output.lines().filter_map(|line| line.strip_prefix(mark)).collect();
+        match success && !output.contains("NOT CHECKED") {
+            true => Ok(lines.join("; ")),
+            false => Err(format!("{}; see the output", lines.join("; "))),
+        }
+    }
+
     /// Runs a command in the repository and writes its output to a file; returns whether it succeeded, and the output.
     fn output(&self, command: &mut Command) -> Result<(bool, String), String> {
         let folder = self.root.join(OUTPUT);
@@ -373,17 +391,6 @@ fn deployment(session: &Session) -> Result<String, String> {
     match built && success && !output.contains("NOT CHECKED") {
         true => Ok(lines.join("; ")),
         false => Err("see the output".to_owned()),
-    }
-}
-
-/// Builds and measures what a release ships; the result has its size.
-fn nightly(session: &Session) -> Result<String, String> {
-    let mut command = Command::new(session.root.join(".ci/nightly"));
-    let (success, output) = session.output(crate::cargo::without_own(&mut command))?;
-    let lines: Vec<&str> = output.lines().filter_map(|line| line.strip_prefix("nightly: ")).collect();
-    match success && !output.contains("NOT CHECKED") {
-        true => Ok(lines.join("; ")),
-        false => Err(format!("{}; see the output", lines.join("; "))),
     }
 }
 

@@ -49,3 +49,6 @@ pub use state::{Relocated, StateDb};
 pub use transfer::{Bodies, EditedContent, EditedFile, FileTransfer, read_edited_files, write_edited_file};
 pub use usage::SqliteUsage;
 pub use vault::FileVault;
+
+#[cfg(test)]
+mod fuzzing;

@@ -38,3 +38,6 @@ pub use version::Version;
 
 /// A JSON object, the form of `_meta`, `config` and other open maps.
 pub type JsonObject = serde_json::Map<String, Value>;
+
+#[cfg(test)]
+mod fuzzing;

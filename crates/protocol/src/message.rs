@@ -188,6 +188,8 @@ impl Message {
     /// has one.
     pub fn parse(frame: &str) -> Result<Self, BadFrame> {
         let envelope: Envelope = match read_json(frame.as_bytes()) {
+            // serde reads a list as the fields of a struct.
+            Ok(_) if is_list(frame) => return Err(no_batches().into()),
             Ok(envelope) => envelope,
             Err(error) if error.is_data() => return Err(not_a_message(frame, &error).into()),
             Err(error) => {
@@ -227,9 +229,17 @@ impl Message {
     }
 }
 
+fn is_list(frame: &str) -> bool {
+    frame.trim_start().starts_with('[')
+}
+
+fn no_batches() -> RpcError {
+    RpcError::invalid_request("one message per frame; batches are not part of the protocol")
+}
+
 fn not_a_message(frame: &str, error: &serde_json::Error) -> RpcError {
-    if frame.trim_start().starts_with('[') {
-        return RpcError::invalid_request("one message per frame; batches are not part of the protocol");
+    if is_list(frame) {
+        return no_batches();
     }
     RpcError::invalid_request(format!("the frame is not a JSON-RPC message: {}", tidy(error)))
 }
@@ -406,6 +416,7 @@ mod tests {
         assert_eq!(bad("nonsense").code, crate::error::code::PARSE_ERROR);
         for frame in [
             "[]",
+            r#"["2.0",4,"ping",{},null,null]"#,
             "3",
             "{}",
             r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,

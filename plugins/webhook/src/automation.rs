@@ -24,7 +24,7 @@ use crate::{CALL, TRIGGER};
 /// A body up to this size is not charged.
 const SMALL: usize = 16 * 1024;
 /// The maximum number of fields of a form.
-const MOST_FIELDS: usize = 10_000;
+pub(crate) const MOST_FIELDS: usize = 10_000;
 
 /// Fires the `webhook` trigger with the body's fields, unless the endpoint's `when` excludes the call. Answers once all
 /// started runs are stored.
@@ -166,10 +166,12 @@ impl Size {
 }
 
 /// Returns the memory of the input of an expression, and of the fields of a body.
-fn measured(body: &[u8], form: bool) -> (usize, usize) {
+pub(crate) fn measured(body: &[u8], form: bool) -> (usize, usize) {
     // Separators can be encoded in a form.
     let encoded = if form { body.iter().filter(|byte| **byte == b'%').count() } else { 0 };
-    let evaluation = body.len() + (count_values(body) + encoded) * VALUE;
+    // Each byte of a form that is not UTF-8 becomes a character of three.
+    let replaced = if form { 2 * body.iter().filter(|byte| !byte.is_ascii()).count() } else { 0 };
+    let evaluation = body.len() + replaced + (count_values(body) + encoded) * VALUE;
     // A list allocates several values, even if it has fewer.
     let opened = body.iter().filter(|byte| matches!(byte, b'[' | b'{')).count() + encoded;
     let fields = evaluation + 2 * opened * VALUE;
@@ -208,7 +210,7 @@ fn is_form(admitted: &Admitted) -> bool {
 }
 
 /// Parses a form's fields as text. A form with only a JSON object in `payload` is that object.
-fn form(body: &[u8]) -> Result<Data, String> {
+pub(crate) fn form(body: &[u8]) -> Result<Data, String> {
     if body.iter().filter(|byte| **byte == b'&').count() >= MOST_FIELDS {
         return Err(format!("a form with more than {MOST_FIELDS} fields"));
     }
@@ -264,6 +266,7 @@ mod tests {
             let evaluation = body.len() + (count_values(body.as_bytes()) + encoded) * VALUE;
             assert_eq!(measured(body.as_bytes(), form), (evaluation, evaluation + 2 * 2 * VALUE), "{body}");
         }
+        assert_eq!(measured(b"a=\xff\xff", true).0, 4 + 2 * 2 + VALUE);
         let (kept, sent) = (measured(b"[1.5]", false), measured(b"[1.50]", false));
         assert!(sent.1 > 2 * (kept.1 - 1), "the digits of the sender have memory: {kept:?} {sent:?}");
     }

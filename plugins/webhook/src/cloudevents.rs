@@ -39,7 +39,8 @@ struct Attributes {
     specversion: String,
     id: KeyText,
     source: KeyText,
-    r#type: String,
+    // A text that is not well-formed would make all of them lose their surrogates.
+    r#type: KeyText,
 }
 
 impl Event {
@@ -60,12 +61,16 @@ impl Event {
             false => binary(headers, kind, &media, body)?.into(),
         };
         let attributes: Attributes = read_json(&json)
-            .map_err(|_| bad("not a CloudEvent with the attributes specversion, id, source and type"))?;
-        let Attributes { specversion, id: KeyText(id), source: KeyText(source), r#type } = attributes;
+            .ok()
+            // serde reads a list as the fields of a struct.
+            .filter(|_| json.trim_ascii_start().starts_with(b"{"))
+            .ok_or_else(|| bad("not a CloudEvent with the attributes specversion, id, source and type"))?;
+        let Attributes { specversion, id: KeyText(id), source: KeyText(source), r#type: KeyText(kind) } =
+            attributes;
         if specversion != VERSION {
             return Err(bad("a CloudEvent of another version than 1.0"));
         }
-        if [&id, &source, &r#type].into_iter().any(String::is_empty) {
+        if [&id, &source, &kind].into_iter().any(String::is_empty) {
             return Err(bad("a CloudEvent with an empty id, source or type"));
         }
         Ok(Self { json, id: [source, id] })
@@ -278,7 +283,8 @@ mod tests {
         let event = structured(good.clone()).unwrap();
         assert_eq!((event.json, event.id), (good.to_string().into(), ["/a".to_owned(), "1".to_owned()]));
         let odd = |id: &str| {
-            let body = format!(r#"{{"specversion":"1.0","id":"{id}","source":"/a","type":"t","n":1E400}}"#);
+            let body =
+                format!(r#"{{"specversion":"1.0","id":"{id}","source":"/a","type":"\ud800","n":1E400}}"#);
             Event::read(&headers(&[("content-type", "application/cloudevents+json")]), &body.into())
                 .unwrap()
                 .id
@@ -297,6 +303,7 @@ mod tests {
             assert!(matches!(structured(bad), Err(Refusal::Bad(_))), "{field}");
         }
         assert!(matches!(structured(json!([good])), Err(Refusal::Bad(_))));
+        assert!(matches!(structured(json!(["1.0", "1", "/a", "t"])), Err(Refusal::Bad(_))));
     }
 
     #[test]

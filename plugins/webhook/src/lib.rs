@@ -17,6 +17,8 @@ mod endpoint;
 mod endpoints;
 mod exact_numbers;
 mod extras;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod heard;
 mod host_connection;
 mod id;

@@ -65,19 +65,26 @@ impl<'s> Edits<'s> {
     }
 
     /// Returns the edited source. Of overlapping edits, the one that starts first is applied.
-    pub(super) fn apply(mut self) -> String {
-        self.changes.sort_by(|(a, a_end, _), (b, b_end, _)| a.cmp(b).then(b_end.cmp(a_end)));
-        let mut out = String::with_capacity(self.source.len() + 64);
-        let mut done = 0;
-        for (start, end, text) in self.changes {
-            if start < done {
+    pub(super) fn apply(self) -> String {
+        self.edited(0, self.source.len())
+    }
+
+    /// Returns a range as the edits within it leave it, for code that is moved.
+    pub(super) fn edited(&self, from: usize, to: usize) -> String {
+        let within = |(start, end, _): &&(usize, usize, String)| *start >= from && *end <= to;
+        let mut changes: Vec<_> = self.changes.iter().filter(within).collect();
+        changes.sort_by(|(a, a_end, _), (b, b_end, _)| a.cmp(b).then(b_end.cmp(a_end)));
+        let mut out = String::with_capacity(to - from + 64);
+        let mut done = from;
+        for (start, end, text) in changes {
+            if *start < done {
                 continue;
             }
-            out.push_str(&self.source[done..start]);
-            out.push_str(&text);
-            done = end;
+            out.push_str(&self.source[done..*start]);
+            out.push_str(text);
+            done = *end;
         }
-        out.push_str(&self.source[done..]);
+        out.push_str(&self.source[done..to]);
         out
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn lower(edits: &mut Edits<'_>, it: &TSEnumDeclaration<'_>) {
             (Some(constant), _) => write(constant),
             (None, Some(initializer)) => {
                 let span = initializer.span();
-                edits.text(span.start, span.end).to_owned()
+                edits.edited(span.start as usize, span.end as usize)
             }
             (None, None) => "undefined".to_owned(),
         };

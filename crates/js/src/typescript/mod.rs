@@ -5,6 +5,8 @@ mod attributes;
 mod blank;
 mod edits;
 mod enums;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod links;
 mod regexps;
 

@@ -152,6 +152,10 @@ fn enums_are_written_as_code() {
          })(Color || (Color = {}));\nnext()"
     );
     assert_eq!(
+        tight("enum A { B = f<C>() as number }"),
+        "var A; (function (A) { const B = f () ; if (typeof (A[\"B\"] = B) === 'number') A[A[\"B\"]] = \"B\"; })(A || (A = {}));"
+    );
+    assert_eq!(
         tight("declare enum A { B }\nconst enum C { D = -1, E }"),
         ";\nvar C; (function (C) { const D = -1; C[C[\"D\"] = D] = \"D\"; const E = 0; C[C[\"E\"] = E] = \"E\"; })(C || (C = {}));"
     );
