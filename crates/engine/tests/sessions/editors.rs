@@ -792,13 +792,12 @@ async fn settings_of_an_editor_are_its_own_and_reach_its_backends() {
         (json!({ "colour": "red" }), "colour is not a setting of this host"),
         (
             json!({ "customizations": "x".repeat(300_000) }),
-            "the settings of this connection have 300343 bytes; the limit is 262144",
+            "the settings of this connection have 300299 bytes; the limit is 262144",
         ),
     ] {
         client.dispatch("ahp-root://", 20, push(config)).await;
         let refused = client.actions_until("root/configChanged").await.pop().unwrap();
-        let said = refused["rejectionReason"].as_str().unwrap();
-        assert_eq!(said.split(", not").next(), why.split(", not").next());
+        assert_eq!(refused["rejectionReason"], why);
     }
     let seen = client.request("subscribe", json!({ "channel": "ahp-root://" })).await.unwrap();
     let values = json!({ "telemetryLevel": "error", "systemProxyEnabled": false, "autoReplyEnabled": false,
