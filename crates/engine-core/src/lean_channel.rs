@@ -85,7 +85,7 @@ impl<T> Sender<T> {
     }
 
     /// Returns the number of messages that were not received.
-    pub fn len(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.0.0.lock().queue.len()
     }
 

@@ -94,7 +94,7 @@ impl Mailbox {
 
     /// Returns about how many messages wait.
     pub fn waiting(&self) -> usize {
-        self.sender.len() + self.lane.taken.load(Ordering::Relaxed)
+        self.sender.waiting() + self.lane.taken.load(Ordering::Relaxed)
     }
 
     fn post(&self, order: u64, message: ToSession) -> Result<(), NotTaken> {
