@@ -49,7 +49,7 @@ pub struct AddFlags {
     #[arg(long, value_name = "SECONDS", requires = "bot")]
     pub sync_timeout_seconds: Option<f64>,
     /// Verify the sender instead of a bearer token: github, gitlab, stripe, …, or '{ scheme: hmac, header: … }'
-    #[arg(long, value_name = "SENDER")]
+    #[arg(long, visible_alias = "sender", value_name = "SENDER")]
     pub verify: Option<String>,
     /// Format of request bodies: cloudevents
     #[arg(long, value_name = "FORMAT")]
@@ -153,6 +153,9 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOu
     let mut lines = vec![format!("{id}: {url}"), format!("secret stored in the vault as {}", facts.secret)];
     lines.extend(key_made.map(|name| format!("key of stored bodies created in the vault as {name}")));
     lines.extend(facts.warnings.iter().cloned());
+    lines.extend(facts.without_dedupe().map(|sender| {
+        format!("{sender} repeats a call whose answer it did not get; with dedupe: true in the record, it starts no second run")
+    }));
     lines.extend(curl.clone());
     let mut json = json!({ "id": id, "url": url, "secret": facts.secret, "curl": curl });
     if shown {

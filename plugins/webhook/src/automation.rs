@@ -13,12 +13,15 @@ use ostler_contract::protocol::surrogates::what_it_is;
 use ostler_contract::shared_runs::{EventRecords, FiredOnce};
 use ostler_contract::{Bodies, JsonObject, Thrown, Value, json};
 
+use crate::byte_order_mark::without_mark;
 use crate::condition::{self, ConditionError};
 use crate::deliveries::{Delivery, RowWithRuns};
 use crate::endpoint::Endpoint;
+use crate::json_values;
 use crate::repeats::First;
 use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook, unread};
+use crate::verify::Success;
 use crate::{CALL, TRIGGER};
 
 /// A body up to this size is not charged.
@@ -43,14 +46,28 @@ pub(crate) async fn call(
         Some(when) => when.turn().await,
         None => None,
     };
-    // Signing senders can send forms, such as commands of Slack and webhooks of GitHub with that setting.
+    // Signing senders can send forms, such as commands of Slack and webhooks of GitHub with that setting, and lists.
     let is_form = endpoint.extras.verify.is_some() && is_form(admitted);
-    let size = Size::of(&admitted.body, is_form, turn.is_some()).await?;
+    let mut body = without_mark(&admitted.body);
+    let mut _copy = None;
+    if endpoint.extras.verify.is_some() && !is_form && json_values::is_other(&body) {
+        let is_text = is_text(admitted);
+        let size = if body.len() > SMALL { json_values::measured(&body, is_text) } else { 0 };
+        _copy = match bodies.charge(size).await {
+            Ok(charge) => Some(charge),
+            Err(error) => return Ok(unread(&error).into()),
+        };
+        body = match long_work(&body, move |body| json_values::as_object(body, is_text)).await? {
+            Ok(object) => object.into(),
+            Err(what) => return bad(&what),
+        };
+    }
+    let size = Size::of(&body, is_form, turn.is_some()).await?;
     let mut charge = match bodies.charge(size.fields + size.evaluation).await {
         Ok(charge) => charge,
         Err(error) => return Ok(unread(&error).into()),
     };
-    let data = fields(&admitted.body, is_form).await?;
+    let data = fields(&body, is_form).await?;
     if let (Some(when), Ok(data)) = (&endpoint.extras.when, &data) {
         let call = condition::Call { event: data.clone(), head: admitted.head.clone() };
         match Box::pin(when.holds(call)).await {
@@ -128,8 +145,13 @@ pub(crate) async fn call(
     Ok(accepted(endpoint).about(about).recorded(is_recorded))
 }
 
-fn accepted(endpoint: &Endpoint) -> Answer {
-    Answer::new(StatusCode::ACCEPTED, json!({ "endpoint": &*endpoint.id }))
+pub(crate) fn accepted(endpoint: &Endpoint) -> Answer {
+    let endpoint_body = || json!({ "endpoint": &*endpoint.id });
+    match endpoint.extras.verify.as_ref().map_or(Success::Accepted, |verify| verify.sender.success) {
+        Success::Accepted => Answer::new(StatusCode::ACCEPTED, endpoint_body()),
+        Success::Ok => Answer::new(StatusCode::OK, endpoint_body()),
+        Success::Empty => Answer::new(StatusCode::OK, Value::Null),
+    }
 }
 
 /// The content of a body.
@@ -204,9 +226,19 @@ async fn fields(body: &Bytes, is_form: bool) -> Result<Result<Data, String>, Thr
 }
 
 fn is_form(admitted: &Admitted) -> bool {
+    media_type(admitted) == "application/x-www-form-urlencoded"
+}
+
+/// Returns whether a body that is no JSON is text.
+fn is_text(admitted: &Admitted) -> bool {
+    let media = media_type(admitted);
+    media.starts_with("text/") || media.ends_with("/xml") || media.ends_with("+xml")
+}
+
+/// Returns the media type of a call in lower case, without its parameters.
+fn media_type(admitted: &Admitted) -> String {
     let kind = admitted.head.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    kind.and_then(|kind| kind.split(';').next())
-        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded"))
+    kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 /// Parses a form's fields as text. A form with only a JSON object in `payload` is that object.

@@ -12,6 +12,7 @@ use ostler_contract::{JsonObject, Value, json};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use crate::byte_order_mark::{text_of, without_mark};
 use crate::endpoint::Endpoint;
 use crate::extras::Limit;
 use crate::reply::Refusal;
@@ -49,10 +50,11 @@ impl Event {
     /// # Errors
     /// Why it is not an event.
     pub fn read(headers: &HeaderMap, body: &Bytes) -> Result<Self, Refusal> {
+        let text = without_mark(body);
         let kind = headers.get(header::CONTENT_TYPE).map_or("", |kind| kind.to_str().unwrap_or_default());
         let media = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let json = match media.as_bytes() == JSON.as_bytes() {
-            true => body.clone(),
+            true => text,
             false if media.starts_with(MEDIA_TYPE) => {
                 return Err(Refusal::NotUnderstood(format!(
                     "{media} is not supported; send single events as application/cloudevents+json or in binary mode"
@@ -101,18 +103,19 @@ fn binary(headers: &HeaderMap, kind: &str, media: &str, body: &[u8]) -> Result<S
         event.insert("datacontenttype".to_owned(), kind.into());
     }
     let json = media.is_empty() || media.ends_with("/json") || media.ends_with("+json");
-    if body.is_empty() {
+    let text = text_of(body);
+    if text.is_empty() {
         return Ok(Value::Object(event).to_string());
     }
     if json {
-        read_json::<IgnoredAny>(body).map_err(|_| Refusal::Bad("The body is not JSON".to_owned()))?;
-        let data = std::str::from_utf8(body).map_err(|_| bad("not UTF-8 text"))?;
+        read_json::<IgnoredAny>(text).map_err(|_| Refusal::Bad("The body is not JSON".to_owned()))?;
+        let data = std::str::from_utf8(text).map_err(|_| bad("not UTF-8 text"))?;
         let mut event = Value::Object(event).to_string();
         event.pop();
         let comma = if event.len() > 1 { "," } else { "" };
         return Ok(format!("{event}{comma}\"data\":{data}}}"));
     }
-    match std::str::from_utf8(body) {
+    match std::str::from_utf8(text) {
         Ok(text) if media.starts_with("text/") || media.ends_with("xml") => {
             event.insert("data".to_owned(), text.into());
         }

@@ -53,8 +53,8 @@ pub(crate) enum Format {
 /// The id of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Dedupe {
-    /// In this header.
-    Header(HeaderName),
+    /// In the first of these headers that a call has.
+    Headers(Vec<HeaderName>),
     /// In the body, as the sender defines.
     Body,
     /// The source and the id of a CloudEvent.
@@ -132,9 +132,14 @@ impl Extras {
 }
 
 fn dedupe(value: &Value, verify: Option<&Verify>, format: Option<Format>) -> Result<Option<Dedupe>, String> {
-    let header = |name: &str| HeaderName::try_from(name).ok().map(Dedupe::Header);
+    let header = |name: &str| Some(Dedupe::Headers(vec![HeaderName::try_from(name).ok()?]));
+    let first_of = |names: &[&str]| {
+        let names: Option<Vec<_>> = names.iter().map(|name| HeaderName::try_from(*name).ok()).collect();
+        names.map(Dedupe::Headers)
+    };
     let of_sender = || match verify?.sender.delivery {
         Delivery::Header(name) => header(name),
+        Delivery::FirstOf(names) => first_of(names),
         Delivery::Body(_) => Some(Dedupe::Body),
         Delivery::Unknown => None,
     };
@@ -261,7 +266,7 @@ mod tests {
         let of = |status: u16| read(json!({ "limit": { "calls": 3, "per": "1m", "status": status } }));
         assert_eq!(of(429).unwrap().limit, Some(limit));
         assert_eq!(of(503).unwrap().limit, Some(Limit { is_unavailable: true, ..limit }));
-        let by_header = Some(Dedupe::Header(HeaderName::from_static("x-github-delivery")));
+        let by_header = Some(Dedupe::Headers(vec![HeaderName::from_static("x-github-delivery")]));
         assert_eq!(asked.dedupe, by_header);
         let of_sender = |verify: &str| read(json!({ "verify": verify, "dedupe": true })).unwrap().dedupe;
         assert_eq!(of_sender("github"), by_header, "the sender's own");

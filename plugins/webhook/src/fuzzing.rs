@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use url::form_urlencoded;
 
 use crate::automation::{Data, MOST_FIELDS, form, measured};
+use crate::byte_order_mark::without_mark;
 use crate::cloudevents::{Event, JSON};
 
 /// An event of either mode is a JSON object with the required attributes, it has the body as its data, it is not much longer
@@ -41,6 +42,10 @@ pub fn cloudevents(data: &[u8]) {
     // A character of a header has at most six in JSON, and base64 less than twice the bytes.
     let most = headers.iter().map(|(name, value)| name.as_str().len() + 6 * value.len() + 6).sum::<usize>();
     assert!(event.json.len() <= most + 6 * body.len() + 64, "a long event");
+    let body = match text("data_base64") {
+        Some(_) => body,
+        None => without_mark(&body),
+    };
     if event.json == body {
         return;
     }

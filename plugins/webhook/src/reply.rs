@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use ostler_contract::http::{self, Body, HeaderValue, Response, StatusCode, header};
 use ostler_contract::{PluginHost, Value, json};
 
@@ -18,6 +19,8 @@ pub(crate) struct Answer {
     pub is_recorded: bool,
     /// The delivery that got it first, in the answer to a repeated one.
     pub delivery: Option<String>,
+    /// Whether the body is sent as text, not as JSON.
+    is_text: bool,
 }
 
 /// The subjects of an answer, by their URIs.
@@ -54,7 +57,25 @@ fn target(url: Option<String>, rel: &str) -> Option<String> {
 impl Answer {
     /// An answer with a JSON body.
     pub fn new(status: StatusCode, body: Value) -> Self {
-        Self { status, body, header: None, about: About::default(), is_recorded: false, delivery: None }
+        Self {
+            status,
+            body,
+            header: None,
+            about: About::default(),
+            is_recorded: false,
+            delivery: None,
+            is_text: false,
+        }
+    }
+
+    /// 200 with a text, by which a sender checks an endpoint. No other endpoint repeats it.
+    pub fn text(text: String) -> Self {
+        Self { is_text: true, ..Self::new(StatusCode::OK, text.into()) }
+    }
+
+    /// Returns whether it is the answer to a later delivery with the same id.
+    pub fn is_of_delivery(&self) -> bool {
+        self.status.is_success() && !self.is_text
     }
 
     /// Adds the runs or the session.
@@ -84,8 +105,18 @@ impl Answer {
 
     pub fn response(&self) -> Response {
         let mut response = http::json(self.status, &self.body);
-        if self.status == StatusCode::NO_CONTENT {
-            *response.body_mut() = Body::Empty;
+        match &self.body {
+            Value::Null => {
+                *response.body_mut() = Body::Empty;
+                response.headers_mut().remove(header::CONTENT_TYPE);
+            }
+            Value::String(text) if self.is_text => {
+                *response.body_mut() = Bytes::from(text.clone()).into();
+                let headers = response.headers_mut();
+                headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+                headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            }
+            _ => {}
         }
         if let Some((name, value)) = &self.header {
             response.headers_mut().insert(name, value.clone());
@@ -190,6 +221,7 @@ impl From<Refusal> for Answer {
             about: About::default(),
             is_recorded: false,
             delivery: None,
+            is_text: false,
         }
     }
 }
@@ -264,10 +296,10 @@ mod tests {
 
     #[test]
     fn an_answer_without_content_has_no_body() {
-        let empty = |status| {
-            let response = Answer::new(status, json!({})).response();
+        let empty = |body| {
+            let response = Answer::new(StatusCode::OK, body).response();
             matches!(response.body(), Body::Empty)
         };
-        assert!(empty(StatusCode::NO_CONTENT) && !empty(StatusCode::OK));
+        assert!(empty(Value::Null) && !empty(json!({})));
     }
 }

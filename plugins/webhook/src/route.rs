@@ -13,8 +13,10 @@ use ostler_contract::problem;
 use ostler_contract::read::Read;
 use ostler_contract::{Bodies, PluginHost, Slug, Thrown, Value, json};
 
+use crate::byte_order_mark::text_of;
 use crate::callbacks::Callbacks;
 use crate::cloudevents::{self, Event};
+use crate::content_coding::{codings, decode, explained};
 use crate::deliveries::{Deliveries, Delivery};
 use crate::endpoint::{Endpoint, Target};
 use crate::endpoints::Endpoints;
@@ -107,6 +109,9 @@ impl Webhook {
                     return Ok(refused(Refusal::Unread));
                 }
             };
+            if let Some(greeting) = handshake(&endpoint, &method, &call.head) {
+                return Ok(Box::pin(self.greet(&endpoint, &method, greeting)).await);
+            }
             if method != Method::POST {
                 let asks = method == Method::OPTIONS && endpoint.extras.format == Some(Format::CloudEvents);
                 let permission =
@@ -128,6 +133,33 @@ impl Webhook {
             self.deliveries.add(&id, seen, admitted);
             outcome.map(|answer| answer.linked(&self.host))
         }
+    }
+
+    /// Answers a request by which a sender checks the endpoint before it delivers, and adds it to the log.
+    async fn greet(&self, endpoint: &Endpoint, method: &Method, greeting: Greeting) -> Response {
+        let mut seen = Box::new(Delivery::begun());
+        seen.unstarted = vec![format!("{method}: it only checks the endpoint")];
+        let answer = match self.greeted(endpoint, greeting).await {
+            Ok(answer) => answer,
+            Err(refusal) => refusal.into(),
+        };
+        let response = answer.response();
+        seen.answered(&Ok(answer));
+        self.deliveries.add(&endpoint.id, seen, false);
+        response
+    }
+
+    /// Returns the answer to a request that only checks the endpoint.
+    async fn greeted(&self, endpoint: &Endpoint, greeting: Greeting) -> Result<Answer, Refusal> {
+        Ok(match greeting {
+            Greeting::Accepted => automation::accepted(endpoint),
+            Greeting::Json(body) => Answer::new(StatusCode::OK, body),
+            Greeting::Text(text) => Answer::text(text),
+            Greeting::Empty => Answer::new(StatusCode::NO_CONTENT, Value::Null),
+            Greeting::Keyed(keyed, token) => {
+                Answer::new(StatusCode::OK, keyed.answer(&self.secret(endpoint).await?, &token))
+            }
+        })
     }
 
     /// Refuses a request that is not a call, such as one by which a sender checks the endpoint, and adds it to the log.
@@ -205,7 +237,7 @@ impl Webhook {
         } else {
             scheme.check(&claim, &secret, &body, now())
         };
-        checked.map_err(Refusal::NotSigned)?;
+        checked.map_err(|why| Refusal::NotSigned(explained(why, &head.headers)))?;
         Ok(Unread::Read(body))
     }
 
@@ -243,6 +275,12 @@ impl Webhook {
         bodies: &Bodies,
         seen: &mut Delivery,
     ) -> Result<Answer, Thrown> {
+        if call.head.headers.contains_key(header::CONTENT_ENCODING) {
+            body = match Box::pin(decoded(endpoint, &mut call.head, body, bodies)).await {
+                Ok(bytes) => Unread::Read(bytes),
+                Err(refusal) => return Ok(refusal.into()),
+            };
+        }
         // The JSON form of an event uses the memory of the body, which stays charged as long.
         let bytes;
         if endpoint.extras.format == Some(Format::CloudEvents) {
@@ -287,9 +325,12 @@ impl Webhook {
         };
         seen.bytes.get_or_insert(call.body.len());
         let answer = match greeting(endpoint, call) {
-            Some(answer) => {
+            Some(greeting) => {
                 seen.unstarted = vec!["it only checks the endpoint".to_owned()];
-                answer
+                match Box::pin(self.greeted(endpoint, greeting)).await {
+                    Ok(answer) => answer,
+                    Err(refusal) => return Ok(refusal.into()),
+                }
             }
             None => {
                 if let Some(retention) = &endpoint.extras.body_retention {
@@ -298,7 +339,7 @@ impl Webhook {
                 Box::pin(self.deliver(endpoint, call, bodies, seen, first.as_deref())).await?
             }
         };
-        if let Some(first) = first.filter(|_| answer.status.is_success()) {
+        if let Some(first) = first.filter(|_| answer.is_of_delivery()) {
             // The event was fired. The repeated delivery stores the answer, and fires nothing.
             Box::pin((*first).store(&answer)).await?;
         }
@@ -366,25 +407,41 @@ fn read<'a>(
     }
 }
 
-/// Returns the answer to a call that only checks that the endpoint exists, which has no effect.
-fn greeting(endpoint: &Endpoint, admitted: &Admitted) -> Option<Answer> {
+/// Returns whether a call only checks that the endpoint exists; it has no effect.
+fn greeting(endpoint: &Endpoint, admitted: &Admitted) -> Option<Greeting> {
     let verify = endpoint.extras.verify.as_ref()?;
-    Some(match verify.scheme.greeting(&admitted.head, &admitted.body)? {
-        Greeting::Accepted => Answer::new(StatusCode::ACCEPTED, json!({ "endpoint": &*endpoint.id })),
-        Greeting::Json(body) => Answer::new(StatusCode::OK, body),
-        Greeting::Empty => Answer::new(StatusCode::NO_CONTENT, Value::Null),
-    })
+    verify.scheme.greeting(&admitted.head, text_of(&admitted.body))
+}
+
+/// Returns whether a request, whose sender shows nothing, only checks the address.
+fn handshake(endpoint: &Endpoint, method: &Method, head: &Head) -> Option<Greeting> {
+    let verify = endpoint.extras.verify.as_ref()?;
+    (verify.sender.handshake)(method, head)
+}
+
+/// Reads and decodes the body of a call with a content coding.
+async fn decoded(
+    endpoint: &Endpoint,
+    head: &mut Head,
+    body: Unread,
+    bodies: &Bodies,
+) -> Result<Bytes, Refusal> {
+    let codings = codings(&head.headers)?;
+    let encoded = read(endpoint, head, body, bodies).await?;
+    head.headers.remove(header::CONTENT_ENCODING);
+    decode(encoded, codings, endpoint.body_limit(), bodies).await
 }
 
 /// Returns the id of a delivery, if the endpoint requires one.
 fn delivery_id(endpoint: &Endpoint, head: &Head, body: &Unread) -> Option<String> {
     match (endpoint.extras.dedupe.as_ref()?, &endpoint.extras.verify, body) {
-        (Dedupe::Header(name), ..) => {
-            head.headers.get(name).map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned())
+        (Dedupe::Headers(names), ..) => {
+            let id = names.iter().find_map(|name| head.headers.get(name));
+            id.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned())
         }
         (Dedupe::Body, Some(Verify { sender, .. }), Unread::Read(body)) => match sender.delivery {
-            DeliveryId::Body(id) => id(body),
-            DeliveryId::Header(_) | DeliveryId::Unknown => None,
+            DeliveryId::Body(id) => id(text_of(body)),
+            DeliveryId::Header(_) | DeliveryId::FirstOf(_) | DeliveryId::Unknown => None,
         },
         (Dedupe::Event, _, Unread::Event(event)) => Some(json!(event.id).to_string()),
         (Dedupe::Body | Dedupe::Event, ..) => None,
@@ -399,7 +456,7 @@ fn too_large(head: &Head, limit: usize) -> bool {
 }
 
 /// Runs long work on a separate thread.
-async fn off_shared_threads<T: Send + 'static>(
+pub(crate) async fn off_shared_threads<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Refusal> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Refusal::NoMemory)

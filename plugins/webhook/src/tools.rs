@@ -5,8 +5,8 @@ use ostler_contract::JsonObject;
 use crate::cloudevents::test_headers;
 use crate::endpoint::{Endpoint, ReplyMode, Target};
 use crate::extras::Format;
+use crate::verify::{Delivery, SENDERS, Signing, sign_standard};
 pub use crate::verify::{Outgoing, Shell};
-use crate::verify::{SENDERS, Signing, sign_standard};
 
 /// Returns the message about an invalid record.
 pub fn no_endpoint(why: &str) -> String {
@@ -91,6 +91,13 @@ impl EndpointFacts {
     /// Returns the sender whose signature replaces the bearer token: one of [`senders`].
     pub fn verify(&self) -> Option<&'static str> {
         self.endpoint.extras.verify.as_ref().map(|verify| verify.sender.name)
+    }
+
+    /// Returns the sender if it has an id for each delivery by which repeated ones could be recognized, and are not.
+    pub fn without_dedupe(&self) -> Option<&'static str> {
+        let verify =
+            self.endpoint.extras.verify.as_ref().filter(|_| self.endpoint.extras.dedupe.is_none())?;
+        (!matches!(verify.sender.delivery, Delivery::Unknown)).then_some(verify.sender.name)
     }
 
     /// Returns the vault name of the key for stored bodies, if they are stored.

@@ -13,10 +13,10 @@ pub(super) static SENDER: Sender = Sender {
     headers: &["X-Hub-Signature"],
     body_limit: crate::BODY_LIMIT,
     delivery: Delivery::Header("X-Request-UUID"),
-    fields: &[],
     scheme: |_| Ok(Arc::new(Hmac { greeting: ping, ..Hmac::hex("X-Hub-Signature", "sha256=") })),
     #[cfg(test)]
     vectors: VECTORS,
+    ..Sender::PLAIN
 };
 
 /// Bitbucket Data Center tests a connection so.

@@ -20,12 +20,11 @@ pub(super) static SENDER: Sender = Sender {
     name: "discord",
     example: "discord",
     headers: &["X-Signature-Ed25519", "X-Signature-Timestamp"],
-    body_limit: 1 << 20,
     delivery: Delivery::Body(interaction_id),
-    fields: &[],
     scheme: |_| Ok(Arc::new(Discord)),
     #[cfg(test)]
     vectors: VECTORS,
+    ..Sender::PLAIN
 };
 
 #[derive(Debug)]

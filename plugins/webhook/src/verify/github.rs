@@ -13,10 +13,10 @@ pub(super) static SENDER: Sender = Sender {
     headers: &["X-Hub-Signature-256"],
     body_limit: crate::BODY_LIMIT,
     delivery: Delivery::Header("X-GitHub-Delivery"),
-    fields: &[],
     scheme: |_| Ok(Arc::new(Hmac { greeting: ping, ..Hmac::hex("X-Hub-Signature-256", "sha256=") })),
     #[cfg(test)]
     vectors: VECTORS,
+    ..Sender::PLAIN
 };
 
 /// A new webhook is announced with a ping.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::standard::{self, Standard};
+use super::standard::{self, SCHEME};
 use super::{
     Claim, Delivery, MISSING, Outgoing, Proof, Scheme, Sender, Shell, Signing, Unsigned, WRONG, fresh, one,
 };
@@ -16,10 +16,10 @@ pub(super) static SENDER: Sender = Sender {
     headers: &["X-Gitlab-Token"],
     body_limit: crate::BODY_LIMIT,
     delivery: Delivery::Header("Idempotency-Key"),
-    fields: &[],
     scheme: |_| Ok(Arc::new(Gitlab)),
     #[cfg(test)]
     vectors: VECTORS,
+    ..Sender::PLAIN
 };
 
 #[derive(Debug)]
@@ -33,7 +33,7 @@ fn signs(secret: &str) -> bool {
 impl Scheme for Gitlab {
     fn claim(&self, head: &Head) -> Option<Claim> {
         let token = one(&head.headers, "x-gitlab-token").map(|token| token.as_bytes().to_vec());
-        match Standard.claim(head) {
+        match SCHEME.claim(head) {
             Some(claim) => Some(Claim { token, ..claim }),
             None => Some(Claim { token: Some(token?), ..Claim::default() }),
         }
@@ -49,17 +49,17 @@ impl Scheme for Gitlab {
     }
 
     fn key(&self, secret: &str) -> Vec<u8> {
-        Standard.key(secret)
+        SCHEME.key(secret)
     }
 
     fn unusable(&self, secret: &str) -> Option<&'static str> {
-        Standard.unusable(secret)
+        SCHEME.unusable(secret)
     }
 
     fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
         if signs(signing.secret) {
             call.header("webhook-id", signing.id);
-            return Standard.sign(signing, call);
+            return SCHEME.sign(signing, call);
         }
         call.header("X-Gitlab-Token", signing.secret);
         Ok(())
@@ -67,7 +67,7 @@ impl Scheme for Gitlab {
 
     fn shell(&self, secret: &str) -> Option<Shell> {
         if signs(secret) {
-            return Standard.shell(secret);
+            return SCHEME.shell(secret);
         }
         Some(Shell { headers: vec!["X-Gitlab-Token: $SECRET".to_owned()], ..Shell::default() })
     }

@@ -12,7 +12,7 @@ use ring::hmac;
 
 use super::{
     Claim, Delivery, Greeting, Outgoing, Scheme, Sender, Shell, Signing, TIME, Unsigned, from_hex, one,
-    seconds,
+    seconds_of,
 };
 use crate::route::Head;
 
@@ -21,28 +21,23 @@ pub(super) static SENDER: Sender = Sender {
     example: "{ scheme: hmac, header: X-Signature }",
     headers: &["X-Signature"],
     body_limit: crate::BODY_LIMIT,
-    delivery: Delivery::Unknown,
     fields: &["header", "algorithm", "encoding", "prefix", "timestamp"],
     scheme: |fields| Ok(Arc::new(Hmac::read(fields)?)),
     #[cfg(test)]
     vectors: VECTORS,
+    ..Sender::PLAIN
 };
 
 /// The maximum number of checked signatures of a call.
 pub(super) const MOST: usize = 8;
-/// Times above this are milliseconds since 1970: in seconds they are in the year 5138.
-const MOST_SECONDS: u64 = 99_999_999_999;
 
 /// The hash function, with its name in records and OpenSSL.
-type Algorithm = (&'static str, &'static hmac::Algorithm);
+pub(super) type Algorithm = (&'static str, &'static hmac::Algorithm);
 
 const SHA256: Algorithm = ("sha256", &hmac::HMAC_SHA256);
-const ALGORITHMS: &[Algorithm] = &[
-    SHA256,
-    ("sha1", &hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
-    ("sha384", &hmac::HMAC_SHA384),
-    ("sha512", &hmac::HMAC_SHA512),
-];
+pub(super) const SHA1: Algorithm = ("sha1", &hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY);
+const ALGORITHMS: &[Algorithm] =
+    &[SHA256, SHA1, ("sha384", &hmac::HMAC_SHA384), ("sha512", &hmac::HMAC_SHA512)];
 
 /// The encoding of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,12 +183,8 @@ impl Scheme for Hmac {
         let signatures = self.signatures(one(&head.headers, &self.header)?)?;
         let Some(timestamp) = &self.timestamp else { return Some(Claim { signatures, ..Claim::default() }) };
         let time = one(&head.headers, &timestamp.header)?;
-        let at = match seconds(time)? {
-            at if at > MOST_SECONDS => at / 1000,
-            at => at,
-        };
         let prefix = timestamp.signed(time).into_bytes();
-        Some(Claim { at: Some(at), prefix, signatures, ..Claim::default() })
+        Some(Claim { at: Some(seconds_of(time)?), prefix, signatures, ..Claim::default() })
     }
 
     fn check(&self, claim: &Claim, secret: &str, body: &[u8], _: u64) -> Result<(), Unsigned> {
@@ -358,7 +349,8 @@ mod tests {
             Some((1_700_000_000, "1700000000123.".to_owned())),
             "signed as it is"
         );
-        assert_eq!(at("99999999999").unwrap().0, MOST_SECONDS);
+        assert_eq!(at("99999999999").unwrap().0, super::super::MOST_SECONDS);
+        assert_eq!(at("2023-11-14T22:13:20Z").unwrap().0, 1_700_000_000);
         assert_eq!(at("100000000000").unwrap().0, 100_000_000);
         assert_eq!(at("-1"), None);
         assert_eq!(at("99999999999999999999999"), None);

@@ -9,19 +9,22 @@ use ring::hmac::HMAC_SHA256;
 use serde::Deserialize;
 
 use super::hmac::{Hmac, made};
-use super::{Claim, Delivery, MISSING, Outgoing, Scheme, Sender, Shell, Signing, Unsigned, fresh};
+use super::{Claim, Delivery, MISSING, Outgoing, Scheme, Sender, Shell, Signing, Success, Unsigned, recent};
+use crate::byte_order_mark::text_of;
 use crate::route::Head;
 
 pub(super) static SENDER: Sender = Sender {
     name: "linear",
     example: "linear",
     headers: &["Linear-Signature"],
-    body_limit: 1 << 20,
     delivery: Delivery::Header("Linear-Delivery"),
-    fields: &[],
+    // It repeats a failed delivery after a minute, an hour and six hours, with the time and the signature of the first one.
+    window: 8 * 3600,
+    success: Success::Ok,
     scheme: |_| Ok(Arc::new(Linear(Hmac::hex("Linear-Signature", "")))),
     #[cfg(test)]
     vectors: VECTORS,
+    ..Sender::PLAIN
 };
 
 #[derive(Debug)]
@@ -43,8 +46,8 @@ impl Scheme for Linear {
     /// The time is trusted only after the signature.
     fn check(&self, claim: &Claim, secret: &str, body: &[u8], now: u64) -> Result<(), Unsigned> {
         claim.is_one_of(&[made(HMAC_SHA256, secret.as_bytes(), &[body])])?;
-        let timed: Timed = read_json(body).map_err(|_| MISSING)?;
-        fresh(Some(timed.webhook_timestamp / 1000), now)
+        let timed: Timed = read_json(text_of(body)).map_err(|_| MISSING)?;
+        recent(timed.webhook_timestamp / 1000, now, SENDER.window)
     }
 
     fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {

@@ -2,26 +2,41 @@
 //! bytes of the body, created with the endpoint's secret. A sender is a file with a [`Sender`] and a row of
 //! [`SENDERS`].
 
+mod basic;
 mod bitbucket;
+mod body_secrets;
 mod discord;
 mod github;
 mod gitlab;
 mod hmac;
 mod linear;
+mod netlify;
 mod pagerduty;
+mod plain;
+mod sendgrid;
 mod sentry;
 mod shopify;
 mod slack;
 mod standard;
 mod stripe;
+mod telegram;
+mod timed_header;
 mod twilio;
+mod twitch;
+mod urls;
 
 use std::fmt;
 use std::sync::Arc;
 
-use ostler_contract::http::HeaderMap;
-use ostler_contract::{JsonObject, Value};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use ostler_contract::http::{HeaderMap, Method};
+use ostler_contract::protocol::surrogates::{KeyText, read_json};
+use ostler_contract::{JsonObject, Value, json};
+use serde::Deserialize;
 use subtle::ConstantTimeEq;
+use url::form_urlencoded;
 
 use crate::route::Head;
 
@@ -40,7 +55,36 @@ pub(crate) static SENDERS: &[&Sender] = &[
     &shopify::SENDER,
     &twilio::SENDER,
     &discord::SENDER,
+    &plain::GITEA,
+    &plain::FORGEJO,
+    &plain::JIRA,
+    &plain::META,
+    &plain::INTERCOM,
+    &plain::TYPEFORM,
+    &plain::VERCEL,
+    &plain::DROPBOX,
+    &plain::X,
+    &plain::ZOOM,
+    &plain::ZENDESK,
+    &plain::GRAFANA,
+    &plain::CIRCLECI,
+    &timed_header::CALENDLY,
+    &timed_header::PADDLE,
+    &timed_header::BUILDKITE,
+    &urls::TRELLO,
+    &urls::SQUARE,
+    &urls::HUBSPOT,
+    &telegram::SENDER,
+    &twitch::SENDER,
+    &netlify::SENDER,
+    &sendgrid::SENDER,
+    &body_secrets::MAILGUN,
+    &body_secrets::MICROSOFT_GRAPH,
+    &standard::SVIX,
+    &standard::CLERK,
+    &standard::RESEND,
     &standard::SENDER,
+    &basic::SENDER,
     &hmac::SENDER,
 ];
 
@@ -58,6 +102,12 @@ pub(crate) struct Sender {
     pub delivery: Delivery,
     /// The fields of `verify` besides `scheme`.
     pub fields: &'static [&'static str],
+    /// How long ago a signed time may be, in seconds.
+    pub window: u64,
+    /// The answer to an accepted call that fires automations.
+    pub success: Success,
+    /// The answer to a request by which the sender checks an address before it delivers. Nothing of it is verified.
+    pub handshake: fn(&Method, &Head) -> Option<Greeting>,
     /// Creates the verification of its calls from those fields.
     pub scheme: fn(&JsonObject) -> Result<Arc<dyn Scheme>, String>,
     /// Calls with published signatures, or with signatures from another program.
@@ -65,11 +115,42 @@ pub(crate) struct Sender {
     pub vectors: &'static [Vector],
 }
 
+impl Sender {
+    /// What most senders have in common. A declaration has at least a name, an example, headers and a scheme.
+    const PLAIN: Self = Self {
+        name: "",
+        example: "",
+        headers: &[],
+        body_limit: 1 << 20,
+        delivery: Delivery::Unknown,
+        fields: &[],
+        window: WINDOW,
+        success: Success::Accepted,
+        handshake: |_, _| None,
+        scheme: |_| Err(String::new()),
+        #[cfg(test)]
+        vectors: &[],
+    };
+}
+
+/// The answer to an accepted call, where a sender takes another one for a failure or shows it to people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Success {
+    /// 202 with the endpoint.
+    Accepted,
+    /// 200 with the endpoint.
+    Ok,
+    /// 200 without a body.
+    Empty,
+}
+
 /// The position of the id of a delivery.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Delivery {
     /// In a header.
     Header(&'static str),
+    /// In the first of these headers that a call has.
+    FirstOf(&'static [&'static str]),
     /// In the body.
     Body(fn(&[u8]) -> Option<String>),
     /// The sender has none, or its header is unknown.
@@ -87,7 +168,13 @@ pub(crate) trait Scheme: fmt::Debug + Send + Sync {
     /// Why the call does not pass.
     fn admit(&self, claim: &Claim, secret: &str, now: u64) -> Result<Proof, Unsigned> {
         let _ = secret;
-        fresh(claim.at, now).map(|()| Proof::Body)
+        let at = claim.at.map_or(Ok(()), |at| recent(at, now, self.window()));
+        at.map(|()| Proof::Body)
+    }
+
+    /// How long ago a time that a header has may be, in seconds.
+    fn window(&self) -> u64 {
+        WINDOW
     }
 
     /// The key that a secret stands for.
@@ -134,7 +221,7 @@ pub(crate) type Unsigned = &'static str;
 
 pub(crate) const MISSING: Unsigned = "The sender's signature is missing or malformed";
 const OLD: Unsigned = "The sender's signature has expired";
-const WRONG: Unsigned = "The sender's signature does not match the endpoint's secret";
+pub(crate) const WRONG: Unsigned = "The sender's signature does not match the endpoint's secret";
 
 /// The remaining checks after the headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,15 +246,55 @@ pub(crate) struct Claim {
 }
 
 /// The answer to a call that only asks whether the endpoint is there.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Greeting {
     /// The answer of a call.
     Accepted,
     /// 200 with this body.
     Json(Value),
+    /// 200 with this text.
+    Text(String),
     /// 204.
     Empty,
+    /// 200 with a proof that the endpoint has the secret.
+    Keyed(Keyed, String),
 }
+
+/// A proof of the secret over a token that the sender chose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keyed {
+    /// `{ plainToken, encryptedToken }`
+    Zoom,
+    /// `{ response_token }`
+    X,
+}
+
+impl Keyed {
+    /// Returns the answer to a token.
+    pub fn answer(self, secret: &str, token: &str) -> Value {
+        let made = hmac::made(::ring::hmac::HMAC_SHA256, secret.as_bytes(), &[token.as_bytes()]);
+        match self {
+            Self::Zoom => json!({ "plainToken": token, "encryptedToken": ::hex::encode(made) }),
+            Self::X => json!({ "response_token": format!("sha256={}", STANDARD.encode(made)) }),
+        }
+    }
+}
+
+/// Returns a parameter of a URL that a handshake sends back. Only few characters can be in it: with a body of JSON as token,
+/// the answer would be the signature of a call.
+fn token_of(head: &Head, name: &str) -> Option<String> {
+    let query = head.uri.query()?;
+    let (_, token) = form_urlencoded::parse(query.as_bytes()).find(|(found, _)| found == name)?;
+    is_token(&token).then(|| token.into_owned())
+}
+
+fn is_token(token: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~=+/".contains(&byte);
+    (1..=MOST_TOKEN).contains(&token.len()) && token.bytes().all(is_plain)
+}
+
+/// The maximum length of a token of a handshake, in bytes.
+const MOST_TOKEN: usize = 1024;
 
 /// The inputs of a signature if this program is the sender.
 #[derive(Debug, Clone, Copy)]
@@ -252,7 +379,7 @@ impl Verify {
     /// # Errors
     /// Why only the sender can make such a call.
     pub fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
-        if let Delivery::Header(name) = self.sender.delivery {
+        if let Delivery::Header(name) | Delivery::FirstOf([name, ..]) = self.sender.delivery {
             call.header(name, signing.id);
         }
         self.scheme.sign(signing, call)
@@ -295,7 +422,13 @@ impl Claim {
 
 /// Returns whether a time is close to the current one.
 fn fresh(at: Option<u64>, now: u64) -> Result<(), Unsigned> {
-    if at.is_some_and(|at| at.abs_diff(now) > WINDOW) { Err(OLD) } else { Ok(()) }
+    at.map_or(Ok(()), |at| recent(at, now, WINDOW))
+}
+
+/// Returns whether a time is at most `window` seconds ago. A clock may be ahead by [`WINDOW`].
+fn recent(at: u64, now: u64, window: u64) -> Result<(), Unsigned> {
+    let passes = now.saturating_sub(at) <= window && at.saturating_sub(now) <= WINDOW;
+    if passes { Ok(()) } else { Err(OLD) }
 }
 
 /// Returns the single value of a header as text; `None` for a repeated header, because its meaning is ambiguous.
@@ -308,6 +441,35 @@ fn one<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 /// Parses seconds since 1970, with only digits.
 fn seconds(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// Parses seconds or milliseconds since 1970, or a time of RFC 3339, as seconds.
+fn seconds_of(text: &str) -> Option<u64> {
+    match seconds(text) {
+        Some(at) if at > MOST_SECONDS => Some(at / 1000),
+        Some(at) => Some(at),
+        None => u64::try_from(text.parse::<Timestamp>().ok()?.as_second()).ok(),
+    }
+}
+
+/// Times above this are milliseconds since 1970: in seconds they are in the year 5138.
+const MOST_SECONDS: u64 = 99_999_999_999;
+
+/// The fields that identify a delivery in the bodies of most senders.
+#[derive(Deserialize)]
+struct Ids {
+    id: Option<KeyText>,
+    event_id: Option<KeyText>,
+}
+
+/// The field `id` of a body.
+fn body_id(body: &[u8]) -> Option<String> {
+    read_json::<Ids>(body).ok()?.id.map(|KeyText(id)| id)
+}
+
+/// The field `event_id` of a body.
+fn body_event_id(body: &[u8]) -> Option<String> {
+    read_json::<Ids>(body).ok()?.event_id.map(|KeyText(id)| id)
 }
 
 /// Parses a number of bytes in hex.
@@ -329,11 +491,25 @@ pub(crate) struct Vector {
     pub body: &'static [u8],
     /// What the signature is checked against.
     pub proof: Proof,
+    /// Whether another body does not pass. Few senders sign something else.
+    pub is_covered: bool,
     /// Whether the time is signed, so that the call does not pass later.
     pub timed: bool,
     /// When it was signed, in seconds since 1970.
     pub at: u64,
 }
+
+/// The body of most calls that were made for the tests.
+#[cfg(test)]
+const BODY: &[u8] = br#"{"id":"1","event_id":"2","type":"ping-pong"}"#;
+
+/// Such a call.
+#[cfg(test)]
+const MADE: Vector = Vector {
+    of: "a call as the documentation describes it, signed by Python",
+    secret: "it is a secret",
+    ..Vector::UNTIMED
+};
 
 #[cfg(test)]
 impl Vector {
@@ -346,6 +522,7 @@ impl Vector {
         secret: "",
         body: b"",
         proof: Proof::Body,
+        is_covered: true,
         timed: false,
         at: 1_700_000_000,
     };

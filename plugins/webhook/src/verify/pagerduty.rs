@@ -15,14 +15,13 @@ pub(super) static SENDER: Sender = Sender {
     name: "pagerduty",
     example: "pagerduty",
     headers: &["X-PagerDuty-Signature"],
-    body_limit: 1 << 20,
     delivery: Delivery::Body(event_id),
-    fields: &[],
     scheme: |_| {
         Ok(Arc::new(Hmac { several: true, greeting: ping, ..Hmac::hex("X-PagerDuty-Signature", "v1=") }))
     },
     #[cfg(test)]
     vectors: VECTORS,
+    ..Sender::PLAIN
 };
 
 #[derive(Deserialize)]

@@ -12,10 +12,10 @@ pub(super) static SENDER: Sender = Sender {
     headers: &["Sentry-Hook-Signature"],
     body_limit: crate::BODY_LIMIT,
     delivery: Delivery::Header("Request-ID"),
-    fields: &[],
     scheme: |_| Ok(Arc::new(Hmac::hex("Sentry-Hook-Signature", ""))),
     #[cfg(test)]
     vectors: VECTORS,
+    ..Sender::PLAIN
 };
 
 /// Sentry publishes no vector.

@@ -12,10 +12,10 @@ pub(super) static SENDER: Sender = Sender {
     headers: &["X-Shopify-Hmac-Sha256"],
     body_limit: crate::BODY_LIMIT,
     delivery: Delivery::Header("X-Shopify-Webhook-Id"),
-    fields: &[],
     scheme: |_| Ok(Arc::new(Hmac { encoding: Encoding::Base64, ..Hmac::hex("X-Shopify-Hmac-Sha256", "") })),
     #[cfg(test)]
     vectors: VECTORS,
+    ..Sender::PLAIN
 };
 
 /// Shopify publishes no vector.

@@ -5,20 +5,19 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use ostler_contract::json;
-use ostler_contract::protocol::surrogates::{KeyText, read_json};
+use ostler_contract::protocol::surrogates::read_json;
 use serde::Deserialize;
 
 use super::hmac::{Hmac, Timestamp};
-use super::{Delivery, Greeting, Sender};
+use super::{Delivery, Greeting, Sender, Success, body_event_id};
 use crate::route::Head;
 
 pub(super) static SENDER: Sender = Sender {
     name: "slack",
     example: "slack",
     headers: &["X-Slack-Signature", "X-Slack-Request-Timestamp"],
-    body_limit: 1 << 20,
-    delivery: Delivery::Body(event_id),
-    fields: &[],
+    delivery: Delivery::Body(body_event_id),
+    success: Success::Empty,
     scheme: |_| {
         Ok(Arc::new(Hmac {
             timestamp: Some(Timestamp {
@@ -31,6 +30,7 @@ pub(super) static SENDER: Sender = Sender {
     },
     #[cfg(test)]
     vectors: VECTORS,
+    ..Sender::PLAIN
 };
 
 /// Slack sends a challenge to a new endpoint. Nothing else of a body is parsed for it.
@@ -43,14 +43,6 @@ fn url_verification(_: &Head, body: &[u8]) -> Option<Greeting> {
     let request: Request = read_json(body).ok()?;
     let challenge = request.challenge.filter(|_| request.r#type == "url_verification")?;
     Some(Greeting::Json(json!({ "challenge": challenge })))
-}
-
-fn event_id(body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Event {
-        event_id: KeyText,
-    }
-    read_json::<Event>(body).ok().map(|event| event.event_id.0)
 }
 
 #[cfg(test)]

@@ -17,26 +17,69 @@ use crate::route::Head;
 pub(super) static SENDER: Sender = Sender {
     name: "standard",
     example: "standard",
-    headers: &["webhook-id", "webhook-timestamp", "webhook-signature"],
-    body_limit: 1 << 20,
-    delivery: Delivery::Header("webhook-id"),
-    fields: &[],
-    scheme: |_| Ok(Arc::new(Standard)),
+    headers: &WEBHOOK,
+    delivery: Delivery::FirstOf(&["webhook-id", "svix-id"]),
+    scheme: |_| Ok(Arc::new(Standard(&[WEBHOOK, SVIX_NAMES]))),
     #[cfg(test)]
     vectors: VECTORS,
+    ..Sender::PLAIN
 };
 
 /// The prefix of a secret.
 pub(super) const PREFIX: &str = "whsec_";
 
+/// The names of the headers with the id, the time and the signature.
+type Names = [&'static str; 3];
+
+const WEBHOOK: Names = ["webhook-id", "webhook-timestamp", "webhook-signature"];
+/// The names of Svix, from which the standard was made.
+const SVIX_NAMES: Names = ["svix-id", "svix-timestamp", "svix-signature"];
+
+/// Svix, and what services on it send that are not named here.
+/// <https://docs.svix.com/receiving/verifying-payloads/how-manual>
+pub(super) static SVIX: Sender = of_svix("svix");
+/// Clerk. <https://clerk.com/docs/guides/development/webhooks/overview>
+pub(super) static CLERK: Sender = of_svix("clerk");
+/// Resend. <https://resend.com/docs/dashboard/webhooks/verify-webhooks-requests>
+pub(super) static RESEND: Sender = of_svix("resend");
+
+const fn of_svix(name: &'static str) -> Sender {
+    Sender {
+        name,
+        example: name,
+        headers: &SVIX_NAMES,
+        delivery: Delivery::Header("svix-id"),
+        scheme: |_| Ok(Arc::new(Standard(&[SVIX_NAMES]))),
+        #[cfg(test)]
+        vectors: match name.as_bytes() {
+            b"svix" => &[super::Vector { verify: r#""svix""#, ..OF_SVIX }],
+            b"clerk" => &[super::Vector { verify: r#""clerk""#, ..OF_SVIX }],
+            _ => &[super::Vector { verify: r#""resend""#, ..OF_SVIX }],
+        },
+        ..Sender::PLAIN
+    }
+}
+
+/// The scheme with the headers of the standard.
+pub(super) const SCHEME: Standard = Standard(&[WEBHOOK]);
+
+/// The headers that a call may have. The first id that it has decides which of them count.
 #[derive(Debug)]
-pub(super) struct Standard;
+pub(super) struct Standard(&'static [Names]);
+
+impl Standard {
+    /// The headers that calls of this program have.
+    fn own(&self) -> &Names {
+        self.0.first().unwrap_or(&WEBHOOK)
+    }
+}
 
 impl Scheme for Standard {
     fn claim(&self, head: &Head) -> Option<Claim> {
         let headers = &head.headers;
-        let (id, time) = (one(headers, "webhook-id")?, one(headers, "webhook-timestamp")?);
-        let signatures: Vec<Vec<u8>> = one(headers, "webhook-signature")?
+        let [id, time, signature] = self.0.iter().find(|[id, ..]| headers.contains_key(*id))?;
+        let (id, time) = (one(headers, id)?, one(headers, time)?);
+        let signatures: Vec<Vec<u8>> = one(headers, signature)?
             .split(' ')
             .filter_map(|signature| signature.strip_prefix("v1,"))
             .take(MOST)
@@ -62,7 +105,7 @@ impl Scheme for Standard {
     }
 
     fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
-        signature(signing, call);
+        signature(signing, call, self.own());
         Ok(())
     }
 
@@ -71,14 +114,15 @@ impl Scheme for Standard {
         let key = "S=$(printf %s \"${SECRET#whsec_}\" | tr -d = | tr _- /+); \
                    while [ $((${#S} % 4)) -ne 0 ]; do S=$S=; done; \
                    K=$(printf %s \"$S\" | base64 -d | od -An -vtx1 | tr -d ' \\n'); ";
+        let [id, time, header] = self.own();
         let signature =
             "printf %s \"test.$T.$B\" | openssl dgst -sha256 -mac HMAC -macopt hexkey:$K -binary | base64";
         Some(Shell {
             before: TIME.to_owned() + key,
             headers: vec![
-                "webhook-id: test".to_owned(),
-                "webhook-timestamp: $T".to_owned(),
-                format!("webhook-signature: v1,$({signature})"),
+                format!("{id}: test"),
+                format!("{time}: $T"),
+                format!("{header}: v1,$({signature})"),
             ],
             ..Shell::default()
         })
@@ -112,17 +156,34 @@ pub(super) fn unusable(secret: &str) -> Option<&'static str> {
 /// Adds the headers of a message with this id.
 pub(crate) fn sign(signing: &Signing<'_>, call: &mut Outgoing) {
     call.header("webhook-id", signing.id);
-    signature(signing, call);
+    signature(signing, call, &WEBHOOK);
 }
 
 /// Adds the time and the signature to a message that has its id.
-fn signature(signing: &Signing<'_>, call: &mut Outgoing) {
+fn signature(signing: &Signing<'_>, call: &mut Outgoing, names: &Names) {
+    let [_, time, header] = *names;
     let prefix = format!("{}.{}.", signing.id, signing.now);
     let parts = [prefix.as_bytes(), call.body.as_bytes()];
     let signature = STANDARD.encode(made(HMAC_SHA256, &key(signing.secret), &parts));
-    call.header("webhook-timestamp", signing.now.to_string());
-    call.header("webhook-signature", format!("v1,{signature}"));
+    call.header(time, signing.now.to_string());
+    call.header(header, format!("v1,{signature}"));
 }
+
+/// The vector of the standard under the names of Svix.
+#[cfg(test)]
+const OF_SVIX: super::Vector = super::Vector {
+    of: "a call with the headers of Svix, signed by Python",
+    headers: &[
+        ("svix-id", "msg_1"),
+        ("svix-timestamp", "1767225600"),
+        ("svix-signature", "v1,MgWFne15WWJHTnUUqZMUc3f96hc4PhK14TVn9c7r06g="),
+    ],
+    secret: "whsec_dHdlbnR5LWZvdXIgYnl0ZXMgb2Yga2V5",
+    body: br#"{"type":"user.created","data":{"id":"U-1"}}"#,
+    timed: true,
+    at: 1_767_225_600,
+    ..super::Vector::UNTIMED
+};
 
 #[cfg(test)]
 const VECTORS: &[super::Vector] = &[
@@ -154,4 +215,5 @@ const VECTORS: &[super::Vector] = &[
         at: 1_614_265_330,
         ..super::Vector::UNTIMED
     },
+    super::Vector { verify: r#""standard""#, ..OF_SVIX },
 ];

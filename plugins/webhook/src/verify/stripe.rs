@@ -3,75 +3,19 @@
 
 use std::sync::Arc;
 
-use ostler_contract::protocol::surrogates::{KeyText, read_json};
-use ring::hmac::HMAC_SHA256;
-use serde::Deserialize;
-
-use super::hmac::{Encoding, MOST, made, shell_made};
-use super::{Claim, Delivery, Outgoing, Scheme, Sender, Shell, Signing, TIME, from_hex, one, seconds};
-use crate::route::Head;
+use super::timed_header::TimedHeader;
+use super::{Delivery, Sender, body_id};
 
 pub(super) static SENDER: Sender = Sender {
     name: "stripe",
     example: "stripe",
     headers: &["Stripe-Signature"],
-    body_limit: 1 << 20,
-    delivery: Delivery::Body(event_id),
-    fields: &[],
-    scheme: |_| Ok(Arc::new(Stripe)),
+    delivery: Delivery::Body(body_id),
+    scheme: |_| Ok(Arc::new(TimedHeader::STRIPE)),
     #[cfg(test)]
     vectors: VECTORS,
+    ..Sender::PLAIN
 };
-
-#[derive(Debug)]
-struct Stripe;
-
-impl Scheme for Stripe {
-    fn claim(&self, head: &Head) -> Option<Claim> {
-        let mut time = None;
-        let mut signatures = Vec::new();
-        for part in one(&head.headers, "stripe-signature")?.split(',') {
-            match part.trim().split_once('=')? {
-                ("t", value) if time.is_none() => time = Some(value),
-                ("t", _) => return None,
-                ("v1", value) if signatures.len() < MOST => signatures.extend(from_hex(value, 32)),
-                _ => {}
-            }
-        }
-        let time = time?;
-        if signatures.is_empty() {
-            return None;
-        }
-        Some(Claim {
-            at: Some(seconds(time)?),
-            prefix: format!("{time}.").into_bytes(),
-            signatures,
-            ..Claim::default()
-        })
-    }
-
-    fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
-        let time = signing.now;
-        let prefix = format!("{time}.");
-        let parts = [prefix.as_bytes(), call.body.as_bytes()];
-        let signature = hex::encode(made(HMAC_SHA256, &self.key(signing.secret), &parts));
-        call.header("Stripe-Signature", format!("t={time},v1={signature}"));
-        Ok(())
-    }
-
-    fn shell(&self, _: &str) -> Option<Shell> {
-        let header = format!("Stripe-Signature: t=$T,v1={}", shell_made("sha256", Encoding::Hex, "$T.$B"));
-        Some(Shell { before: TIME.to_owned(), headers: vec![header], ..Shell::default() })
-    }
-}
-
-fn event_id(body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Event {
-        id: KeyText,
-    }
-    read_json::<Event>(body).ok().map(|event| event.id.0)
-}
 
 #[cfg(test)]
 const VECTORS: &[super::Vector] = &[

@@ -14,19 +14,23 @@ use ring::hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY as HMAC_SHA1;
 use url::{Url, form_urlencoded};
 
 use super::hmac::made;
-use super::{Claim, Delivery, MISSING, Outgoing, Scheme, Sender, Shell, Signing, Unsigned, WRONG, one};
+use super::{
+    Claim, Delivery, MISSING, Outgoing, Scheme, Sender, Shell, Signing, Success, Unsigned, WRONG, one,
+};
 use crate::route::Head;
 
 pub(super) static SENDER: Sender = Sender {
     name: "twilio",
     example: "{ scheme: twilio, url: https://hooks.example/plugins/webhook/sms }",
     headers: &["X-Twilio-Signature"],
-    body_limit: 1 << 20,
     delivery: Delivery::Header("I-Twilio-Idempotency-Token"),
     fields: &["url"],
+    // It reads an answer with a body as TwiML.
+    success: Success::Empty,
     scheme: |fields| Ok(Arc::new(Twilio::read(fields)?)),
     #[cfg(test)]
     vectors: VECTORS,
+    ..Sender::PLAIN
 };
 
 /// The parameter of a URL that has the hash of the body.

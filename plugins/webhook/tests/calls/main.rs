@@ -4,6 +4,7 @@
 
 mod support;
 
+mod bodies;
 mod bots;
 mod cloudevents;
 mod clustered;
