@@ -8,7 +8,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::byte_order_mark::text_of;
+use crate::byte_order_mark;
 use crate::reply::Refusal;
 
 /// The maximum length of a thread id, in bytes.
@@ -26,7 +26,8 @@ impl BotCall {
     /// Parses a call.
     pub fn read(headers: &HeaderMap, query: Option<&str>, body: &[u8]) -> Result<Self, Refusal> {
         let bad = |why: &str| Refusal::Bad(why.to_owned());
-        let body = std::str::from_utf8(text_of(body)).map_err(|_| bad("The body is not UTF-8 text"))?;
+        let body = std::str::from_utf8(byte_order_mark::text_of(body))
+            .map_err(|_| bad("The body is not UTF-8 text"))?;
         let fields = json_shape(headers, body);
         // A sender with its own body format passes the other values in the URL.
         let thread = match fields.as_ref().and_then(|fields| fields.thread.as_deref()) {

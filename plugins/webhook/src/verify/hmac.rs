@@ -11,8 +11,7 @@ use ostler_contract::{JsonObject, Value};
 use ring::hmac;
 
 use super::{
-    Claim, Delivery, Greeting, Outgoing, Scheme, Sender, Shell, Signing, TIME, Unsigned, from_hex, one,
-    seconds_of,
+    Claim, Greeting, Outgoing, Scheme, Sender, Shell, Signing, TIME, Unsigned, from_hex, one, seconds_of,
 };
 use crate::route::Head;
 

@@ -157,6 +157,17 @@ pub(crate) enum Delivery {
     Unknown,
 }
 
+impl Delivery {
+    /// Returns the header in which this program sends the id.
+    fn header(self) -> Option<&'static str> {
+        match self {
+            Self::Header(name) => Some(name),
+            Self::FirstOf(names) => names.first().copied(),
+            Self::Body(_) | Self::Unknown => None,
+        }
+    }
+}
+
 /// The verification of calls.
 pub(crate) trait Scheme: fmt::Debug + Send + Sync {
     /// Parses the claim in the headers. Without a valid claim, the body is not read.
@@ -379,7 +390,7 @@ impl Verify {
     /// # Errors
     /// Why only the sender can make such a call.
     pub fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {
-        if let Delivery::Header(name) | Delivery::FirstOf([name, ..]) = self.sender.delivery {
+        if let Some(name) = self.sender.delivery.header() {
             call.header(name, signing.id);
         }
         self.scheme.sign(signing, call)

@@ -92,7 +92,7 @@ fn what_is_signed_here_passes_here() {
             assert_eq!(verify(&scheme, &head, secret, b"{ }", 1000), Err(WRONG), "{name}");
         }
         assert_eq!(scheme.scheme.unusable(secret), None, "{name}");
-        if let Delivery::Header(id) | Delivery::FirstOf([id, ..]) = scheme.sender.delivery {
+        if let Some(id) = scheme.sender.delivery.header() {
             assert_eq!(head.headers[id], "id", "{name}");
         }
         assert!(scheme.scheme.shell(secret).is_some(), "{name}");

@@ -17,7 +17,7 @@ use super::hmac::{Encoding, made, shell_made};
 use super::{BODY, MADE};
 use super::{
     Claim, Delivery, Greeting, Outgoing, Scheme, Sender, Shell, Signing, Success, TIME, Unsigned,
-    body_event_id, one, seconds_of,
+    body_event_id, one, seconds,
 };
 use crate::route::Head;
 
@@ -144,7 +144,8 @@ impl Scheme for SignedUrl {
         }
         let time = one(&head.headers, HUBSPOT.headers[1])?;
         Some(Claim {
-            at: Some(seconds_of(time)?),
+            // In milliseconds.
+            at: Some(seconds(time)? / 1000),
             prefix: time.as_bytes().to_vec(),
             signatures,
             ..Claim::default()
