@@ -11,6 +11,7 @@ pub mod dist;
 pub mod examples;
 mod features;
 pub mod generate;
+pub mod history;
 pub mod lines;
 pub mod node;
 mod owners;

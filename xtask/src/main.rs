@@ -10,6 +10,7 @@ cargo xtask lines                     count the lines of each crate of the produ
 cargo xtask examples                  check the examples with TypeScript; needs npm
 cargo xtask agents [--check] FOLDER|--download   ask the installed ACP agents, or all by npx and uvx, what they support, for docs/agents.md; needs target/debug/ostler
 cargo xtask dist [--target T] [--binary FILE]   build the packages of a release into target/packages
+cargo xtask history REPORT            add the main figures of cargo benchmarks run --json to benches/history.jsonl and draw them
 cargo xtask vscode [--screenshots FOLDER]  drive VS Code's web UI against the daemon; needs npm and chromium
 cargo xtask verify --long [<name>…]   run the checks that take long and record them in docs/verification.md";
 
@@ -28,6 +29,10 @@ fn main() -> ExitCode {
         "agents" => xtask::agents::run(&root, &arguments).map(|what| print(&what)),
         "vscode" => xtask::vscode::run(&root, &arguments).map(|what| print(&what)),
         "dist" => xtask::dist::run(&root, &arguments).map(|what| print(&what)),
+        "history" => match arguments.as_slice() {
+            [report] => xtask::verify::add_figures(&root, report.as_ref()).map(|what| print(&what)),
+            _ => Err("use cargo xtask history REPORT; cargo benchmarks run --json writes it".to_owned()),
+        },
         "verify" => xtask::verify::run(&root, &arguments),
         _ => {
             print(USAGE);

@@ -115,9 +115,9 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "soak",
-        what: "the daemon under mixed load for 10 minutes: everything is answered, dirty memory does not grow",
+        what: "the daemon under mixed load for 20 minutes: everything is answered, dirty memory does not grow",
         subset: "15 seconds and at least 300 rounds",
-        run: |session| session.benchmarks(&["soak", "--seconds", "600"]),
+        run: |session| session.benchmarks(&["soak", "--seconds", "1200"]),
     },
     Check {
         name: "nightly",
@@ -540,6 +540,14 @@ pub fn write_page(root: &Path) -> Result<(), String> {
     fs::write(&path, page(&rows)).map_err(|error| format!("{RECORD}: {error}"))
 }
 
+/// Adds the main figures of a report of the benchmarks to their history, with this day and commit.
+///
+/// # Errors
+/// What [`history::add`](crate::history::add) refuses, and a `git` or `date` that cannot be run.
+pub fn add_figures(root: &Path, report: &Path) -> Result<String, String> {
+    crate::history::add(root, report, &today()?, &commit(root)?)
+}
+
 /// Returns the checked commit, and whether the working tree differs from it.
 fn commit(root: &Path) -> Result<String, String> {
     let git = |arguments: &[&str]| -> Result<String, String> {
@@ -548,7 +556,10 @@ fn commit(root: &Path) -> Result<String, String> {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let commit = git(&["rev-parse", "--short=10", "HEAD"])?;
-    let changed = git(&["status", "--porcelain", "--", ".", &format!(":!{RECORD}")])?;
+    let recorded = [RECORD, crate::history::FILE, crate::history::DRAWING].map(|file| format!(":!{file}"));
+    let changed =
+        git(&[&["status", "--porcelain", "--", "."], recorded.each_ref().map(String::as_str).as_slice()]
+            .concat())?;
     Ok(if changed.is_empty() { commit } else { format!("{commit}, changed") })
 }
 

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::cargo::cargo;
-use crate::packages;
+use crate::{history, packages};
 
 /// A file and its content.
 struct Generated {
@@ -26,6 +26,7 @@ fn all(root: &Path) -> Result<Vec<Generated>, String> {
         Generated { path: packages::PAGE, text: packages::page(root)? },
         Generated { path: protocol::PAGE, text: protocol::page(root)? },
         Generated { path: test_host::MODULE, text: test_host::module(root)? },
+        Generated { path: history::DRAWING, text: history::drawing(root)? },
     ])
 }
 
