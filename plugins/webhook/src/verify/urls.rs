@@ -169,7 +169,7 @@ impl Scheme for SignedUrl {
     fn shell(&self, _: &str) -> Option<Shell> {
         let url = &self.url;
         let (algorithm, over) = match self.form {
-            Form::Trello => ("sha1", format!("$B{url}")),
+            Form::Trello => ("sha1", format!("${{B}}{url}")),
             Form::Square => ("sha256", format!("{url}$B")),
             Form::HubSpot => ("sha256", format!("POST{url}${{B}}${{T}}000")),
         };
