@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::support::{World, automation, endpoint, folder, request, write};
 use ostler_contract::http::Body;
 use ostler_contract::{Value, json};
+use ostler_plugin_webhook::tools::{EndpointFacts, SenderFacts, senders};
 use ring::hmac;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 
@@ -276,4 +277,47 @@ async fn an_hmac_as_the_record_describes_it() {
     assert_eq!(call(now().to_string(), old.to_owned()).await, refused(WRONG));
     assert_eq!(world.runs("in").await, 1);
     assert_eq!(event(&world).await["event"], "meeting.started");
+}
+
+/// The line that `ostler webhook add` prints makes a call that passes.
+#[tokio::test]
+async fn a_shell_signs_as_each_sender_does() {
+    if std::process::Command::new("openssl").arg("version").output().is_err() {
+        println!("NOT RUN: the lines that sign calls in a shell need openssl");
+        return;
+    }
+    let secret = "whsec_c2VjcmV0";
+    let dir = folder();
+    write(dir.path(), "vault.json", &json!({ "host:sender": secret }).to_string());
+    for SenderFacts { name, example, .. } in senders() {
+        endpoint(dir.path(), name, &format!("automation: true\nsecret: host:sender\nverify: {example}"));
+    }
+    let world = World::start(&dir).await;
+    for SenderFacts { name, example, .. } in senders() {
+        let record = format!("id: {name}\nautomation: true\nsecret: host:sender\nverify: {example}");
+        let record = ostler_ports::yaml::parse(&record).unwrap();
+        let facts = EndpointFacts::read(record.as_object().unwrap()).unwrap();
+        // Of these, only the service can sign a call.
+        let Some(shell) = facts.shell(secret) else {
+            assert!(["discord", "sendgrid"].contains(&name), "{name}");
+            continue;
+        };
+        let query = shell.query.map(|query| format!("?{query}")).unwrap_or_default();
+        let headers: String =
+            shell.headers.iter().map(|header| format!("printf '%s\\n' \"{header}\"; ")).collect();
+        let script = format!(
+            "B='{{\"a\":1}}'; {}printf '%s\\n' \"{query}\"; {headers}printf '\\n%s' \"$B\"",
+            shell.before
+        );
+        let run =
+            std::process::Command::new("sh").args(["-c", &script]).env("SECRET", secret).output().unwrap();
+        let printed = String::from_utf8(run.stdout).unwrap();
+        let (lines, body) = printed.split_once("\n\n").unwrap_or_else(|| panic!("{name}: {script}"));
+        let mut lines = lines.lines();
+        let path = format!("{name}{}", lines.next().unwrap());
+        let mut pairs: Vec<_> = lines.map(|line| line.split_once(": ").unwrap()).collect();
+        pairs.push(("content-type", "application/json"));
+        let (status, said) = world.post_with(&path, body.to_owned(), &pairs).await;
+        assert!([200, 202].contains(&status), "{name}: {script}: {printed}: {said}");
+    }
 }
