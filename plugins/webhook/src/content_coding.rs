@@ -74,6 +74,7 @@ pub(crate) async fn decode(
 ) -> Result<Bytes, Refusal> {
     for coding in codings.into_iter().rev() {
         // A small body can become a large one: its size is known before memory is used for it.
+        let _window = bodies.charge(coding.window()).await.map_err(|error| unread(&error))?;
         let encoded = body.clone();
         let length = off_shared_threads(move || coding.length(&encoded, limit)).await??;
         let charge = bodies.charge(length).await.map_err(|error| unread(&error))?;
@@ -84,6 +85,14 @@ pub(crate) async fn decode(
 }
 
 impl Coding {
+    /// The memory of a decoder in addition to its output, in bytes.
+    fn window(self) -> usize {
+        match self {
+            Self::Gzip | Self::Deflate => 64 * 1024,
+            Self::Brotli => 16 * 1024 * 1024,
+        }
+    }
+
     fn reader<'a>(self, body: &'a [u8]) -> Box<dyn Read + 'a> {
         match self {
             Self::Gzip => Box::new(MultiGzDecoder::new(body)),

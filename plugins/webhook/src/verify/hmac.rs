@@ -11,8 +11,10 @@ use ostler_contract::{JsonObject, Value};
 use ring::hmac;
 
 use super::{
-    Claim, Greeting, Outgoing, Scheme, Sender, Shell, Signing, TIME, Unsigned, from_hex, one, seconds_of,
+    Claim, Greeting, Outgoing, Scheme, Sender, Shell, Signing, TIME, Unsigned, WRONG, from_hex, one,
+    seconds_of,
 };
+use crate::byte_order_mark::text_of;
 use crate::route::Head;
 
 pub(super) static SENDER: Sender = Sender {
@@ -57,6 +59,8 @@ pub(super) struct Hmac {
     pub several: bool,
     /// The time that is signed with the body.
     pub timestamp: Option<Timestamp>,
+    /// Whether only bodies that are JSON objects pass: the sender lets anyone have other texts signed.
+    pub is_of_objects: bool,
     /// The answer to a verified call that only asks whether the endpoint is there.
     pub greeting: fn(&Head, &[u8]) -> Option<Greeting>,
 }
@@ -108,6 +112,7 @@ impl Hmac {
             prefix: prefix.into(),
             several: false,
             timestamp: None,
+            is_of_objects: false,
             greeting: |_, _| None,
         }
     }
@@ -187,7 +192,9 @@ impl Scheme for Hmac {
     }
 
     fn check(&self, claim: &Claim, secret: &str, body: &[u8], _: u64) -> Result<(), Unsigned> {
-        claim.is_one_of(&[self.made(secret, &[&claim.prefix, body])])
+        claim.is_one_of(&[self.made(secret, &[&claim.prefix, body])])?;
+        let is_object = text_of(body).trim_ascii_start().starts_with(b"{");
+        if is_object || !self.is_of_objects { Ok(()) } else { Err(WRONG) }
     }
 
     fn greeting(&self, head: &Head, body: &[u8]) -> Option<Greeting> {

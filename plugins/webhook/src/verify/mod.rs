@@ -291,8 +291,8 @@ impl Keyed {
     }
 }
 
-/// Returns a parameter of a URL that a handshake sends back. Only few characters can be in it: with a body of JSON as token,
-/// the answer would be the signature of a call.
+/// Returns a parameter of a URL that a handshake sends back or signs. Only few characters can be in it: with a JSON object as
+/// token, the answer would be the signature of a call.
 fn token_of(head: &Head, name: &str) -> Option<String> {
     let query = head.uri.query()?;
     let (_, token) = form_urlencoded::parse(query.as_bytes()).find(|(found, _)| found == name)?;

@@ -191,6 +191,8 @@ pub(super) static X: Sender = Sender {
     scheme: |_| {
         Ok(Arc::new(Hmac {
             encoding: Encoding::Base64,
+            // Its checks have a token signed that anyone can choose.
+            is_of_objects: true,
             ..Hmac::hex("x-twitter-webhooks-signature", "sha256=")
         }))
     },

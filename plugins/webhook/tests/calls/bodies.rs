@@ -218,3 +218,26 @@ async fn the_headers_of_svix_are_those_of_the_standard() {
     let mixed = [&svix[..], &[("webhook-id", "m2")]].concat();
     assert_eq!(call(&world, b"{}", &mixed).await.0, 401);
 }
+
+/// X has a token signed that anyone can choose, with what signs its calls.
+#[tokio::test]
+async fn what_anyone_can_have_signed_is_no_call() {
+    let world = world("verify: x").await;
+    for (token, body, kind) in [
+        ("attack", "attack", "text/plain"),
+        ("a%3Db", "a=b", "application/x-www-form-urlencoded"),
+        ("5", "5", "application/json"),
+    ] {
+        let mut check = request(&format!("in?crc_token={token}"), "", &[]);
+        *check.method_mut() = Method::GET;
+        let (status, answer) = read(world.send(check).await).await;
+        assert_eq!(status, 200);
+        let signature = answer["response_token"].as_str().unwrap();
+        let headers = [("x-twitter-webhooks-signature", signature), ("content-type", kind)];
+        assert_eq!(call(&world, body.as_bytes(), &headers).await.0, 401, "{body}");
+    }
+    let signature = format!("sha256={}", STANDARD.encode(hex::decode(signature(b"{\"a\":1}")).unwrap()));
+    let headers = [("x-twitter-webhooks-signature", signature.as_str())];
+    assert_eq!(call(&world, b"{\"a\":1}", &headers).await.0, 200);
+    assert_eq!(world.runs("in").await, 1);
+}
