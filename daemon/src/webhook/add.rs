@@ -154,7 +154,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOu
     lines.extend(key_made.map(|name| format!("key of stored bodies created in the vault as {name}")));
     lines.extend(facts.warnings.iter().cloned());
     lines.extend(facts.without_dedupe().map(|sender| {
-        format!("{sender} repeats a call whose answer it did not get; with dedupe: true in the record, it starts no second run")
+        format!("{sender} names each delivery; with dedupe: true in the record, one that is sent again starts no second run")
     }));
     lines.extend(curl.clone());
     let mut json = json!({ "id": id, "url": url, "secret": facts.secret, "curl": curl });

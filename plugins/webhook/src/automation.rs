@@ -21,7 +21,6 @@ use crate::json_values;
 use crate::repeats::First;
 use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook, unread};
-use crate::verify::Success;
 use crate::{CALL, TRIGGER};
 
 /// A body up to this size is not charged.
@@ -50,8 +49,8 @@ pub(crate) async fn call(
     let is_form = endpoint.extras.verify.is_some() && is_form(admitted);
     let mut body = without_mark(&admitted.body);
     let mut _copy = None;
-    if endpoint.extras.verify.is_some() && !is_form && json_values::is_other(&body) {
-        let is_text = is_text(admitted);
+    let is_text = is_text(admitted);
+    if endpoint.extras.verify.is_some() && !is_form && (is_text || json_values::is_other(&body)) {
         let size = if body.len() > SMALL { json_values::measured(&body, is_text) } else { 0 };
         _copy = match bodies.charge(size).await {
             Ok(charge) => Some(charge),
@@ -146,12 +145,7 @@ pub(crate) async fn call(
 }
 
 pub(crate) fn accepted(endpoint: &Endpoint) -> Answer {
-    let endpoint_body = || json!({ "endpoint": &*endpoint.id });
-    match endpoint.extras.verify.as_ref().map_or(Success::Accepted, |verify| verify.sender.success) {
-        Success::Accepted => Answer::new(StatusCode::ACCEPTED, endpoint_body()),
-        Success::Ok => Answer::new(StatusCode::OK, endpoint_body()),
-        Success::Empty => Answer::new(StatusCode::OK, Value::Null),
-    }
+    Answer::new(StatusCode::ACCEPTED, json!({ "endpoint": &*endpoint.id }))
 }
 
 /// The content of a body.

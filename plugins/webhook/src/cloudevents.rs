@@ -103,7 +103,8 @@ fn binary(headers: &HeaderMap, kind: &str, media: &str, body: &[u8]) -> Result<S
         event.insert("datacontenttype".to_owned(), kind.into());
     }
     let json = media.is_empty() || media.ends_with("/json") || media.ends_with("+json");
-    let text = text_of(body);
+    let is_text = json || media.starts_with("text/") || media.ends_with("xml");
+    let text = if is_text { text_of(body) } else { body };
     if text.is_empty() {
         return Ok(Value::Object(event).to_string());
     }
@@ -116,7 +117,7 @@ fn binary(headers: &HeaderMap, kind: &str, media: &str, body: &[u8]) -> Result<S
         return Ok(format!("{event}{comma}\"data\":{data}}}"));
     }
     match std::str::from_utf8(text) {
-        Ok(text) if media.starts_with("text/") || media.ends_with("xml") => {
+        Ok(text) if is_text => {
             event.insert("data".to_owned(), text.into());
         }
         _ => {

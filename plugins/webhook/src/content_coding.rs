@@ -99,6 +99,8 @@ impl Coding {
             // Senders mean zlib by it, and some of them send the data without its head.
             Self::Deflate if is_zlib(body) => Box::new(ZlibDecoder::new(body)),
             Self::Deflate => Box::new(DeflateDecoder::new(body)),
+            // The only head of RFC 7932 that is invalid: it announces the large windows of another format.
+            Self::Brotli if body.first().is_some_and(|first| first & 0x7f == 0x11) => Box::new(Malformed),
             Self::Brotli => Box::new(brotli::Decompressor::new(body, 4096)),
         }
     }
@@ -127,6 +129,15 @@ impl Coding {
         let mut decoded = vec![0; length];
         self.reader(body).read_exact(&mut decoded).map_err(|_| self.malformed())?;
         Ok(decoded)
+    }
+}
+
+/// Data of which nothing can be read.
+struct Malformed;
+
+impl Read for Malformed {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::InvalidData.into())
     }
 }
 
@@ -196,6 +207,9 @@ mod tests {
             let cut = of(&encoded.slice(..encoded.len() / 2), body.len()).await.unwrap_err().message();
             assert!(cut.starts_with("The body is not "), "{coding:?}: {cut}");
         }
+        let large_window =
+            decode(Bytes::from_static(&[0x11, 0x1e]), vec![Coding::Brotli], 100, &Bodies::default());
+        assert!(large_window.await.is_err());
         let twice = decode(gzip(&gzip(&body)), vec![Coding::Gzip; 2], body.len(), &Bodies::default()).await;
         assert_eq!(twice.unwrap(), body);
     }

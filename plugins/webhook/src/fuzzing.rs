@@ -42,13 +42,13 @@ pub fn cloudevents(data: &[u8]) {
     // A character of a header has at most six in JSON, and base64 less than twice the bytes.
     let most = headers.iter().map(|(name, value)| name.as_str().len() + 6 * value.len() + 6).sum::<usize>();
     assert!(event.json.len() <= most + 6 * body.len() + 64, "a long event");
+    if event.json == without_mark(&body) {
+        return;
+    }
     let body = match text("data_base64") {
         Some(_) => body,
         None => without_mark(&body),
     };
-    if event.json == body {
-        return;
-    }
     match (text("data"), text("data_base64")) {
         (None, None) => assert!(body.is_empty()),
         (None, Some(encoded)) => {

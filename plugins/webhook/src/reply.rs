@@ -6,6 +6,8 @@ use bytes::Bytes;
 use ostler_contract::http::{self, Body, HeaderValue, Response, StatusCode, header};
 use ostler_contract::{PluginHost, Value, json};
 
+use crate::verify::Success;
+
 /// An answer to a caller, also for repeated deliveries.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
@@ -71,6 +73,17 @@ impl Answer {
     /// 200 with a text, by which a sender checks an endpoint. No other endpoint repeats it.
     pub fn text(text: String) -> Self {
         Self { is_text: true, ..Self::new(StatusCode::OK, text.into()) }
+    }
+
+    /// Returns the form in which the endpoint's sender takes an accepted call for one.
+    pub fn of_sender(self, success: Success) -> Self {
+        match success {
+            Success::Ok if self.status == StatusCode::ACCEPTED => Self { status: StatusCode::OK, ..self },
+            Success::Empty if self.status == StatusCode::ACCEPTED => {
+                Self { status: StatusCode::OK, body: Value::Null, ..self }
+            }
+            _ => self,
+        }
     }
 
     /// Returns whether it is the answer to a later delivery with the same id.

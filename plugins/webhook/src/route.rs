@@ -30,7 +30,7 @@ use crate::stored_bodies::{BodyRetention, StoredBodies};
 use crate::threads::Threads;
 use crate::token::{bearer, is_secret};
 use crate::unconfirmed::UnconfirmedTurns;
-use crate::verify::{Delivery as DeliveryId, Greeting, MISSING, Proof, Scheme, Verify};
+use crate::verify::{Delivery as DeliveryId, Greeting, MISSING, Proof, Scheme, Success, Verify};
 use crate::{automation, bot};
 
 /// The state of the route.
@@ -123,7 +123,7 @@ impl Webhook {
             let (admitted, outcome) = match self.admit(&endpoint, &call.head, body, &bodies).await {
                 Ok(body) => {
                     let answer = self.answer(&endpoint, &mut call, body, &bodies, &mut seen);
-                    let answer = Box::pin(answer).await;
+                    let answer = Box::pin(answer).await.map(|answer| answer.of_sender(success(&endpoint)));
                     (true, answer.or_else(|why| Ok(self.not_stored(&id, &mut seen, &why.message))))
                 }
                 Err(refusal) => (false, Ok(refusal.into())),
@@ -275,7 +275,9 @@ impl Webhook {
         bodies: &Bodies,
         seen: &mut Delivery,
     ) -> Result<Answer, Thrown> {
-        if call.head.headers.contains_key(header::CONTENT_ENCODING) {
+        // What is not read yet is read after the checks below.
+        let is_needed = matches!(body, Unread::Read(_)) || endpoint.extras.format.is_some();
+        if is_needed && call.head.headers.contains_key(header::CONTENT_ENCODING) {
             body = match Box::pin(decoded(endpoint, &mut call.head, body, bodies)).await {
                 Ok(bytes) => Unread::Read(bytes),
                 Err(refusal) => return Ok(refusal.into()),
@@ -319,7 +321,11 @@ impl Webhook {
         {
             return Ok(Refusal::TooMany { wait, is_unavailable: limit.is_unavailable }.into());
         }
-        call.body = match read(endpoint, &call.head, body, bodies).await {
+        let body = match call.head.headers.contains_key(header::CONTENT_ENCODING) {
+            true => Box::pin(decoded(endpoint, &mut call.head, body, bodies)).await,
+            false => read(endpoint, &call.head, body, bodies).await,
+        };
+        call.body = match body {
             Ok(body) => body,
             Err(refusal) => return Ok(refusal.into()),
         };
@@ -405,6 +411,11 @@ fn read<'a>(
         Unread::Read(body) => Either::Right(ready(Ok(body))),
         Unread::Event(event) => Either::Right(ready(Ok(event.json))),
     }
+}
+
+/// Returns the answer that the endpoint's sender takes for a success.
+fn success(endpoint: &Endpoint) -> Success {
+    endpoint.extras.verify.as_ref().map_or(Success::Accepted, |verify| verify.sender.success)
 }
 
 /// Returns whether a call only checks that the endpoint exists; it has no effect.

@@ -1,5 +1,6 @@
 //! Senders whose proof is in the body, and does not cover it: anyone who has seen a call can send another body with its proof.
 
+use std::fmt;
 use std::sync::Arc;
 
 use ostler_contract::Value;
@@ -7,7 +8,8 @@ use ostler_contract::http::Method;
 use ostler_contract::protocol::sent::SentObject;
 use ostler_contract::protocol::surrogates::{KeyText, read_json};
 use ring::hmac::HMAC_SHA256;
-use serde::Deserialize;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use url::form_urlencoded;
 
 #[cfg(test)]
@@ -26,7 +28,8 @@ use crate::token::is_secret;
 pub(super) static MAILGUN: Sender = Sender {
     name: "mailgun",
     example: "mailgun",
-    delivery: Delivery::Body(event_data_id),
+    delivery: Delivery::Body(signed_token),
+    success: Success::Ok,
     // It repeats a failed delivery for eight hours, with the time and the signature of the first one.
     window: 9 * 3600,
     scheme: |_| Ok(Arc::new(Mailgun)),
@@ -48,7 +51,6 @@ pub(super) static MICROSOFT_GRAPH: Sender = Sender {
     example: "microsoft-graph",
     body_limit: 4 << 20,
     handshake: graph_check,
-    success: Success::Accepted,
     scheme: |_| Ok(Arc::new(MicrosoftGraph)),
     #[cfg(test)]
     vectors: &[super::Vector {
@@ -114,25 +116,55 @@ impl Scheme for Mailgun {
     }
 }
 
-fn event_data_id(body: &[u8]) -> Option<String> {
+/// The token, and not the id of the event: only the token is signed.
+fn signed_token(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Call {
-        #[serde(rename = "event-data")]
-        data: Data,
+        signature: Signature,
     }
     #[derive(Deserialize)]
-    struct Data {
-        id: KeyText,
+    struct Signature {
+        token: KeyText,
     }
-    read_json::<Call>(body).ok().map(|call| call.data.id.0)
+    read_json::<Call>(body).ok().map(|call| call.signature.token.0)
 }
 
 #[derive(Debug)]
 struct MicrosoftGraph;
 
+/// Notifications that all have one state, which is kept once: anyone can send as many as a body holds.
 #[derive(Deserialize)]
 struct Notifications {
-    value: Vec<Notification>,
+    value: OneState,
+}
+
+/// The state; `None` if one of them has none or another one.
+struct OneState(Option<String>);
+
+impl<'de> Deserialize<'de> for OneState {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(StateVisitor)
+    }
+}
+
+struct StateVisitor;
+
+impl<'de> Visitor<'de> for StateVisitor {
+    type Value = OneState;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of notifications")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut notifications: A) -> Result<OneState, A::Error> {
+        let mut state: Option<String> = None;
+        let mut is_one = true;
+        while let Some(Notification { client_state }) = notifications.next_element()? {
+            is_one &= client_state.is_some() && (state.is_none() || state == client_state);
+            state = state.or(client_state);
+        }
+        Ok(OneState(state.filter(|_| is_one)))
+    }
 }
 
 #[derive(Deserialize)]
@@ -147,11 +179,9 @@ impl Scheme for MicrosoftGraph {
     }
 
     fn check(&self, _: &Claim, secret: &str, body: &[u8], _: u64) -> Result<(), Unsigned> {
-        let Notifications { value } = read_json(text_of(body)).map_err(|_| MISSING)?;
-        let states: Option<Vec<String>> = value.into_iter().map(|one| one.client_state).collect();
-        let states = states.filter(|states| !states.is_empty()).ok_or(MISSING)?;
-        let all = states.iter().all(|state| is_secret(state.as_bytes(), secret));
-        if all { Ok(()) } else { Err(WRONG) }
+        let Notifications { value: OneState(state) } = read_json(text_of(body)).map_err(|_| MISSING)?;
+        let state = state.ok_or(MISSING)?;
+        if is_secret(state.as_bytes(), secret) { Ok(()) } else { Err(WRONG) }
     }
 
     fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {

@@ -13,7 +13,7 @@ use super::{BODY, MADE};
 use super::{Delivery, Greeting, Keyed, Sender, Success, body_event_id, body_id, is_token, token_of};
 use crate::route::Head;
 
-/// Gitea and Gogs.
+/// Gitea, with the content type JSON: of a form it signs the JSON in it.
 /// <https://docs.gitea.com/usage/webhooks>
 pub(super) static GITEA: Sender = Sender {
     name: "gitea",
@@ -31,7 +31,7 @@ pub(super) static GITEA: Sender = Sender {
     ..Sender::PLAIN
 };
 
-/// Forgejo and Codeberg.
+/// Forgejo and Codeberg, with the content type JSON.
 /// <https://forgejo.org/docs/latest/user/webhooks/>
 pub(super) static FORGEJO: Sender = Sender {
     name: "forgejo",
@@ -103,6 +103,7 @@ pub(super) static INTERCOM: Sender = Sender {
     example: "intercom",
     headers: &["X-Hub-Signature"],
     delivery: Delivery::Body(body_id),
+    handshake: intercom_check,
     scheme: |_| {
         Ok(Arc::new(Hmac {
             algorithm: SHA1,
@@ -346,6 +347,11 @@ fn zoom_check(_: &Head, body: &[u8]) -> Option<Greeting> {
     let Call { event, payload: Payload { plain_token } } = read_json(body).ok()?;
     (event == "endpoint.url_validation" && is_token(&plain_token))
         .then_some(Greeting::Keyed(Keyed::Zoom, plain_token))
+}
+
+/// Intercom asks with `HEAD` before it adds an address.
+fn intercom_check(method: &Method, _: &Head) -> Option<Greeting> {
+    (method == Method::HEAD).then(|| Greeting::Text(String::new()))
 }
 
 fn intercom_ping(_: &Head, body: &[u8]) -> Option<Greeting> {

@@ -28,7 +28,8 @@ pub(super) static SENDER: Sender = Sender {
     vectors: &[super::Vector {
         of: "a secret token",
         verify: r#""telegram""#,
-        headers: &[(HEADER, "it is a secret")],
+        headers: &[(HEADER, "it-is_a_secret")],
+        secret: "it-is_a_secret",
         body: BODY,
         is_covered: false,
         ..MADE
@@ -53,6 +54,12 @@ impl Scheme for Telegram {
 
     fn check(&self, _: &Claim, _: &str, _: &[u8], _: u64) -> Result<(), Unsigned> {
         Ok(())
+    }
+
+    fn unusable(&self, secret: &str) -> Option<&'static str> {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        let good = (1..=256).contains(&secret.len()) && secret.bytes().all(is_token);
+        (!good).then_some("is not what Telegram takes as a secret token: 1 to 256 letters, digits, - and _")
     }
 
     fn sign(&self, signing: &Signing<'_>, call: &mut Outgoing) -> Result<(), String> {

@@ -335,6 +335,7 @@ fn a_sender_checks_an_address_before_it_delivers() {
         ("x", Method::GET, "?crc_token=abc", Some(Greeting::Keyed(Keyed::X, "abc".to_owned()))),
         ("x", Method::GET, "?crc_token=%7B%22for_user_id%22%3A%221%22%7D", None),
         ("trello", Method::HEAD, "", text("")),
+        ("intercom", Method::HEAD, "", text("")),
         ("trello", Method::GET, "", None),
         ("microsoft-graph", Method::POST, "?validationToken=Validation%3A+a%20b", text("Validation: a b")),
         ("microsoft-graph", Method::POST, "?validationToken=%3Cscript%3E", None),
@@ -342,7 +343,7 @@ fn a_sender_checks_an_address_before_it_delivers() {
     ] {
         assert_eq!(handshake(name, method.clone(), query), expected, "{name} {method} {query}");
     }
-    let greeting = ["meta", "dropbox", "x", "trello", "microsoft-graph"];
+    let greeting = ["meta", "dropbox", "x", "trello", "intercom", "microsoft-graph"];
     for sender in SENDERS.iter().filter(|sender| !greeting.contains(&sender.name)) {
         for method in [Method::GET, Method::HEAD, Method::POST] {
             assert_eq!((sender.handshake)(&method, &head(meta, &[])), None, "{}", sender.name);
@@ -366,7 +367,7 @@ fn the_id_of_a_delivery_is_read_from_the_body() {
         .filter_map(|sender| match sender.delivery {
             Delivery::Body(read) => {
                 let body = br#"{"id":"1","event_id":"2","event":{"id":"3"},"action":{"id":"4"},"update_id":5,
-                    "event-data":{"id":"6"}}"#;
+                    "signature":{"token":"6"}}"#;
                 Some((sender.name, read(body), read(b"{}"), read(b"x")))
             }
             _ => None,
@@ -395,7 +396,7 @@ fn the_id_of_a_delivery_is_read_from_the_body() {
         let of = |escape: &str| {
             let id = format!("\"{escape}\"");
             let body = format!(
-                r#"{{"id":{id},"event_id":{id},"event":{{"id":{id}}},"action":{{"id":{id}}},"event-data":{{"id":{id}}},"n":1E400}}"#
+                r#"{{"id":{id},"event_id":{id},"event":{{"id":{id}}},"action":{{"id":{id}}},"signature":{{"token":{id}}},"n":1E400}}"#
             );
             read(body.as_bytes()).unwrap()
         };
@@ -431,6 +432,23 @@ fn a_public_key_is_a_secret_of_one_form() {
                 sender.name
             );
         }
+    }
+}
+
+/// Notifications of Microsoft Graph come in lists, each with the state that was chosen for its subscription.
+#[test]
+fn each_notification_has_the_state() {
+    let scheme = Verify::read(&"microsoft-graph".into()).unwrap();
+    for (body, expected) in [
+        (r#"{"value":[{"clientState":"s"},{"clientState":"s"}]}"#, Ok(())),
+        (r#"{"value":[{"clientState":"s"},{"clientState":"t"}]}"#, Err(MISSING)),
+        (r#"{"value":[{"clientState":"s"},{}]}"#, Err(MISSING)),
+        (r#"{"value":[{},{"clientState":"s"}]}"#, Err(MISSING)),
+        (r#"{"value":[{"clientState":"t"}]}"#, Err(WRONG)),
+        (r#"{"value":[]}"#, Err(MISSING)),
+        (r#"{"value":{}}"#, Err(MISSING)),
+    ] {
+        assert_eq!(verify(&scheme, &head("", &[]), "s", body.as_bytes(), 1000), expected, "{body}");
     }
 }
 

@@ -96,7 +96,7 @@ async fn an_endpoint_that_names_no_sender_takes_objects_alone() {
         ("", "The body is empty"),
     ] {
         let (status, said) = call(&world, body.as_bytes(), &[token, ("content-type", "text/xml")]).await;
-        assert_eq!(status, 400, "{body}: {said} {why}");
+        assert_eq!((status, said), refused(400, why), "{body}");
     }
     assert_eq!(call(&world, "\u{feff}{\"ref\":\"main\"}".as_bytes(), &[token]).await.0, 202);
     assert_eq!(event(&world).await["ref"], "main");
