@@ -93,7 +93,7 @@ async fn an_endpoint_that_names_no_sender_takes_objects_alone() {
         ("[1]", "The body is not a JSON object"),
         ("5", "The body is not a JSON object"),
         ("<a/>", "The body is not JSON"),
-        ("", "The body is empty"),
+        ("", "The body is not JSON"),
     ] {
         let (status, said) = call(&world, body.as_bytes(), &[token, ("content-type", "text/xml")]).await;
         assert_eq!((status, said), refused(400, why), "{body}");

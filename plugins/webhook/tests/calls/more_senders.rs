@@ -314,8 +314,10 @@ async fn a_shell_signs_as_each_sender_does() {
         let printed = String::from_utf8(run.stdout).unwrap();
         let (lines, body) = printed.split_once("\n\n").unwrap_or_else(|| panic!("{name}: {script}"));
         let mut lines = lines.lines();
-        let path = format!("{name}{}", lines.next().unwrap());
-        let mut pairs: Vec<_> = lines.map(|line| line.split_once(": ").unwrap()).collect();
+        let path = format!("{name}{}", lines.next().unwrap_or_default());
+        let mut pairs: Vec<_> = lines
+            .map(|line| line.split_once(": ").unwrap_or_else(|| panic!("{name}: {script}: {printed}")))
+            .collect();
         pairs.push(("content-type", "application/json"));
         let (status, said) = world.post_with(&path, body.to_owned(), &pairs).await;
         assert!([200, 202].contains(&status), "{name}: {script}: {printed}: {said}");
