@@ -32,6 +32,20 @@ impl Hosts {
         Self { cluster: MemoryCluster::new(), sessions, records, folders: vec![shared] }
     }
 
+    /// Waits until the turn of a chat is stored as one that runs. One that has not begun starts again on another host.
+    async fn has_begun(&self, chat: &str) {
+        until(async || {
+            for id in self.sessions.sessions.unbounded(()).await.unwrap() {
+                let turns = self.sessions.turns.as_ref().unwrap().unbounded((id, chat.to_owned()));
+                if !turns.await.unwrap().is_empty() {
+                    return Some(());
+                }
+            }
+            None
+        })
+        .await;
+    }
+
     async fn start(&mut self, id: &str) -> World {
         let dir = folder();
         self.folders.push(dir.clone());
@@ -98,7 +112,8 @@ async fn a_host_posts_the_callback_of_a_turn_that_the_loss_of_another_one_broke(
     let first = hosts.start("one").await;
     let second = hosts.start("two").await;
     let third = hosts.start("three").await;
-    let (_, turn) = hang(&first).await;
+    let (chat, turn) = hang(&first).await;
+    hosts.has_begun(&chat).await;
     hosts.cluster.expire_id("one");
     minutes_pass_until(|| !second.posts.all().is_empty() || !third.posts.all().is_empty()).await;
     a_minute_passes().await;
