@@ -1,12 +1,15 @@
 //! Callbacks of several hosts that share their stores.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ostler_contract::call::Signature;
 use ostler_contract::points::{RecordStore, SessionStore};
-use ostler_contract::{Value, json};
+use ostler_contract::{Call, Thrown, Value, json};
 use ostler_ports::{SqliteSessions, StateDb};
 use ostler_testkit::MemoryCluster;
+use ostler_testkit::wrapped_store::{WrapCall, wrapped_records};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
@@ -120,6 +123,44 @@ async fn a_host_posts_the_callback_of_a_turn_that_the_loss_of_another_one_broke(
     let all = [posted(&second.posts, &turn), posted(&third.posts, &turn)].concat();
     assert_eq!(all, ["error"], "by one of the other hosts");
     assert_eq!(posted(&first.posts, &turn), [""; 0]);
+}
+
+/// A store of records whose writes are done, but whose answers are lost while this is set.
+#[derive(Clone, Default)]
+struct Unanswered(Arc<AtomicBool>);
+
+impl WrapCall for Unanswered {
+    fn wrap<S: Signature>(&self, call: &Call<S>, writes: bool) -> Call<S> {
+        let (unanswered, call) = (self.clone(), call.clone());
+        Call::new(move |arguments| {
+            let (answer, unanswered) = (call.unbounded(arguments), unanswered.clone());
+            async move {
+                let answer = answer.await;
+                match writes && unanswered.0.load(Ordering::SeqCst) {
+                    true => Err(Thrown::new("the answer was lost")),
+                    false => answer,
+                }
+            }
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_host_posts_the_callback_that_it_took_over_without_an_answer_of_its_store() {
+    let mut hosts = Hosts::new();
+    let first = hosts.start("one").await;
+    let unanswered = Unanswered::default();
+    hosts.records = wrapped_records(&hosts.records, &unanswered);
+    let second = hosts.start("two").await;
+    let (chat, turn) = hang(&first).await;
+    hosts.has_begun(&chat).await;
+    unanswered.0.store(true, Ordering::SeqCst);
+    hosts.cluster.expire_id("one");
+    minutes_pass_until(|| !second.posts.all().is_empty()).await;
+    unanswered.0.store(false, Ordering::SeqCst);
+    a_minute_passes().await;
+    assert_eq!(posted(&second.posts, &turn), ["error"]);
+    until(async || second.kept("webhook-callbacks").await.is_empty().then_some(())).await;
 }
 
 /// A message that was accepted by a host that was lost before the turn was confirmed runs on another one, once, and its end is
