@@ -316,7 +316,11 @@ try {
     }
   }
 } finally {
-  daemon?.kill();
+  if (daemon && daemon.exitCode === null && daemon.signalCode === null) {
+    const ended = new Promise((done) => daemon.on('exit', done));
+    daemon.kill();
+    await ended;
+  }
   rmSync(folder, { recursive: true, force: true });
 }
 console.log(`senders: ${Object.keys(senders).length - failed.length} of ${Object.keys(senders).length}`);
