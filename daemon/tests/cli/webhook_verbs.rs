@@ -5,6 +5,9 @@ use ostler::webhook::{AddFlags, Endpoints, ReplayFlags, RmFlags, TestFlags, Verb
 use ostler_plugin_webhook::tools::senders;
 use serde_json::{Value, json};
 
+/// A key as SendGrid shows it.
+const SENDGRID_KEY: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE83T4O/n84iotIvIW4mdBgQ/7dAfSmpqIM8kF9mN1flpVKS3GRqe62gw+2fNNRaINXvVpiglSI8eNEc6wEA3F+g==";
+
 fn folder() -> Folder {
     let folder = Folder::new(json!({}));
     let root = folder.path().join("bot-folders");
@@ -104,15 +107,21 @@ async fn an_endpoint_is_added_tried_listed_and_looked_at() {
     for sender in senders() {
         let id = sender.name;
         let signed = AddFlags { automation: true, verify: Some(sender.example.to_owned()), ..flags(id) };
-        let value = if id == "discord" { "0123456789abcdef".repeat(4) } else { "whsec_c2VjcmV0".to_owned() };
+        // These sign with a key of their own.
+        let (value, signer) = match id {
+            "discord" => ("0123456789abcdef".repeat(4), Some("Discord")),
+            "sendgrid" => (SENDGRID_KEY.to_owned(), Some("SendGrid")),
+            _ => ("whsec_c2VjcmV0".to_owned(), None),
+        };
         add(&endpoints, AddFlags { value: Some(value), ..signed }).await;
-        if id != "discord" {
+        let Some(signer) = signer else {
             assert!(test(&endpoints, id).await.good, "{id}");
             continue;
-        }
+        };
         let verb = WebhookVerb::Test(TestFlags { id: id.to_owned(), ..TestFlags::default() });
         let exit = endpoints.run(verb).await.unwrap_err();
-        assert!(exit.code() == 2 && exit.to_string().contains("only Discord can sign a call"), "{exit}");
+        let why = format!("only {signer} can sign a call");
+        assert!(exit.code() == 2 && exit.to_string().contains(&why), "{exit}");
     }
     let gitlab = AddFlags { automation: true, verify: Some("gitlab".to_owned()), ..flags("token") };
     let told = add(&endpoints, gitlab).await;
