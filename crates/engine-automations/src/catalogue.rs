@@ -253,7 +253,10 @@ impl Automations {
             Some(progress) => progress.read(limit::STORE, (id.to_owned(),)).await.known()?,
             None => None,
         };
-        runs.runs.iter().for_each(|run| self.remember_request(run));
+        for run in &runs.runs {
+            self.remember_request(run);
+            self.remember_cause(run);
+        }
         Ok(History { runs, progress })
     }
 

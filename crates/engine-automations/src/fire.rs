@@ -61,6 +61,13 @@ pub(super) enum Admitted {
 /// run. Closed without a value if the run cannot be stored.
 pub(super) type StoredRunReceiver = oneshot::Receiver<Option<String>>;
 
+/// Returns a run that is stored already.
+fn known(run: String) -> StoredRunReceiver {
+    let (stored, wait) = oneshot::channel();
+    let _ = stored.send(Some(run));
+    wait
+}
+
 /// The sender of a [`StoredRunReceiver`].
 pub(super) type StoredRunSender = oneshot::Sender<Option<String>>;
 
@@ -263,8 +270,7 @@ impl Automations {
             let full = if records.once.is_some() { FiredOnce::Recorded } else { FiredOnce::Fired };
             return ready(Ok(full(Firing::Full)));
         }
-        let is_recorded = records.once.is_some() && self.core.run_transactions().is_some();
-        if order.is_none() && shared.is_none() && !is_recorded {
+        if order.is_none() && shared.is_none() && records.once.is_none() {
             let woken = self.wake_each(by, matching, event, data);
             return Box::pin(async move { woken.firing().await.map(FiredOnce::Fired) });
         }
@@ -280,7 +286,7 @@ impl Automations {
                 Err(why) => woken.add(&waiting.automation, Err(why)),
             }
         }
-        if let Some(once) = records.once.as_ref().filter(|_| shared.is_some() || is_recorded) {
+        if let Some(once) = &records.once {
             mark_cause(runs.iter_mut().map(|(_, run)| run), &once.cause);
         }
         if let Some(shared) = shared {
@@ -300,7 +306,11 @@ impl Automations {
         }
         for (entry, run) in runs {
             let id = id_of(&run).to_owned();
-            woken.add(&id, self.wake_here(&entry, run, cause).1);
+            let stored = match self.run_of_cause(&run) {
+                Some(earlier) => Ok(known(earlier)),
+                None => self.wake_here(&entry, run, cause).1,
+            };
+            woken.add(&id, stored);
         }
         Box::pin(async move { woken.firing().await.map(FiredOnce::Fired) })
     }

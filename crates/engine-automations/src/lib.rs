@@ -86,6 +86,8 @@ pub struct Automations {
     sought: Mutex<HashSet<String>>,
     /// The run that a client's request started, by automation and request id.
     requests: Mutex<HashMap<(String, String), String>>,
+    /// The stored runs of earlier starts whose causes start no other run, by automation and cause.
+    causes: Mutex<HashMap<(String, String), String>>,
     /// The wakes of runs that hosts share.
     shared: Shared,
     /// The runs of other hosts.
@@ -115,6 +117,7 @@ impl Automations {
             loaded: watch::Sender::default(),
             sought: Mutex::default(),
             requests: Mutex::default(),
+            causes: Mutex::default(),
             shared: Shared::default(),
             elsewhere: RunsElsewhere::default(),
         });

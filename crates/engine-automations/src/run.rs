@@ -54,6 +54,12 @@ const NEW_RUN: u32 = 5;
 
 const CHAT_BUSY: &str = "The chat this automation runs in is already running a turn";
 
+/// Returns the automation and the cause of a run whose cause starts no other one.
+fn key_of_cause(run: &AutomationRunState) -> Option<(String, String)> {
+    let cause = run.meta.as_ref()?.get(&names::meta_key(CAUSE))?.as_str()?;
+    Some((uri::automation_id(&run.automation)?.to_owned(), cause.to_owned()))
+}
+
 /// Runs that have not ended, by URI, with their sessions and their lane in each automation.
 #[derive(Debug)]
 pub(super) struct Runs {
@@ -322,6 +328,21 @@ impl Automations {
             let key = (id.to_owned(), request.to_owned());
             self.requests.lock().insert(key, run.resource.clone());
         }
+    }
+
+    /// Remembers the cause of a stored run. The host can have been killed before the record that identifies its event was stored.
+    pub(super) fn remember_cause(&self, run: &AutomationRunState) {
+        // Where hosts share runs, their store knows the causes.
+        if self.core.shared_runs().is_none()
+            && let Some(key) = key_of_cause(run)
+        {
+            self.causes.lock().insert(key, run.resource.clone());
+        }
+    }
+
+    /// Returns the run that an earlier start stored for the automation and the cause of a run.
+    pub(super) fn run_of_cause(&self, run: &AutomationRunState) -> Option<String> {
+        key_of_cause(run).and_then(|key| self.causes.lock().get(&key).cloned())
     }
 
     /// Stores an accepted run and begins it. A run that cannot be stored has no effect.

@@ -180,3 +180,23 @@ async fn a_turn_that_is_refused_because_nothing_can_be_stored_is_to_be_sent_agai
     world.host.host.core.set_lost_storage(None);
     assert_eq!(deliver(&world, "talk", "", &said).await, 202);
 }
+
+/// The run is stored before the record by which the repeated delivery is recognized.
+#[tokio::test]
+async fn a_delivery_that_is_repeated_to_a_host_that_was_killed_before_it_stored_the_answer_runs_once() {
+    let dir = folder();
+    endpoint(dir.path(), "fire", "automation: true\ndedupe: X-Id");
+    automation(dir.path(), "fire");
+    let store =
+        checked(&records(dir.path()), "webhook-repeats", || ready(Err(Thrown::new("the disk is full"))));
+    let world = World::of(&dir, builder(dir.path()).await.records(store)).await;
+    assert_eq!(deliver(&world, "fire", "1", &json!({})).await, 503);
+    assert_eq!(world.runs("fire").await, 1);
+    let world = world.again().await;
+    for _ in 0..2 {
+        assert_eq!(deliver(&world, "fire", "1", &json!({})).await, 202);
+        assert_eq!(world.runs("fire").await, 1);
+    }
+    assert_eq!(deliver(&world, "fire", "2", &json!({})).await, 202);
+    assert_eq!(world.runs("fire").await, 2);
+}
