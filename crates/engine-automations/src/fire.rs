@@ -1,6 +1,5 @@
 //! Events that plugins fire, and their result: a run that begins, a run that waits, or a message in the running turn.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ostler_contract::host::{EventData, Fired, Firing, Routing};
@@ -21,7 +20,7 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::catalogue::CatalogueEntry;
-use super::lanes::{Admission, Cause, Lane};
+use super::lanes::{Admission, Cause};
 use super::large::{LONGEST, Unreadable, select};
 use super::merged_wakes::MergedWake;
 use super::message::{RunPlace, fields_read, opening};
@@ -32,10 +31,6 @@ use super::triggers::Waiting;
 use super::unheard::Woken;
 use super::wake_event::{WakeEvent, facts_for, of_plugin};
 use crate::Automations;
-
-/// The limit of waiting runs of an automation is reached.
-#[derive(Debug)]
-struct Full;
 
 /// Why an event started no run during another one.
 const SKIPPED: &str = "a run of it is active, and its overlap is skip";
@@ -265,7 +260,7 @@ impl Automations {
         // accepted in the order of their arrival.
         let _in_order = order.is_some().then(|| self.ordering.lock());
         if let Some(order) = &order
-            && self.find_room(matching, order).is_err()
+            && !self.have_room(matching, order)
         {
             let full = if records.once.is_some() { FiredOnce::Recorded } else { FiredOnce::Fired };
             return ready(Ok(full(Firing::Full)));
@@ -315,30 +310,6 @@ impl Automations {
         Box::pin(async move { woken.firing().await.map(FiredOnce::Fired) })
     }
 
-    fn find_room(&self, matching: &[Arc<Waiting>], order: &Order) -> Result<(), Full> {
-        let mut wakes: HashMap<&str, usize> = HashMap::new();
-        for waiting in matching {
-            *wakes.entry(&waiting.automation).or_default() += 1;
-        }
-        for (id, wakes) in wakes {
-            let Some(entry) = self.entry(id) else { continue };
-            if self.may_be_woken(entry.owner.as_deref(), None).is_ok()
-                && !self.has_room(id, &entry, order, wakes)
-            {
-                return Err(Full);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether an automation has room for so many more runs in this order.
-    pub(super) fn has_room(&self, id: &str, entry: &CatalogueEntry, order: &Order, wakes: usize) -> bool {
-        let chat_busy = self.pinned_chat_is_busy(&entry.settings);
-        let runs = self.runs.lock();
-        let room = |lane: &Lane| lane.has_room(order, wakes, &entry.settings, chat_busy);
-        runs.lanes.get(id).is_none_or(room)
-    }
-
     fn check_fire(&self, caller: &Caller, r#type: &str, event: &str) -> Result<(), Thrown> {
         let Some(registry) = self.core.registry() else { return Ok(()) };
         let own = registry
@@ -380,7 +351,11 @@ impl Automations {
 
     /// Checks that an event may wake an automation of this owner; the error is the reason. Session events require the
     /// right to read sessions.
-    fn may_be_woken(&self, owner: Option<&str>, of_session: Option<Option<&str>>) -> Result<(), String> {
+    pub(super) fn may_be_woken(
+        &self,
+        owner: Option<&str>,
+        of_session: Option<Option<&str>>,
+    ) -> Result<(), String> {
         let Some(owner) = owner else {
             return match self.core.options.unowned_automations {
                 true => Ok(()),

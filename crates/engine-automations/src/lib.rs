@@ -19,6 +19,7 @@ mod pace;
 mod pinned;
 mod plan;
 mod recovery;
+mod room;
 mod rule;
 mod run;
 mod run_summary;
