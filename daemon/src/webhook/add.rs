@@ -157,6 +157,7 @@ pub(super) async fn add(endpoints: &Endpoints, flags: AddFlags) -> Result<VerbOu
         format!("{sender} names each delivery; with dedupe: true in the record, one that is sent again starts no second run")
     }));
     lines.extend(curl.clone());
+    lines.extend(facts.retries());
     let mut json = json!({ "id": id, "url": url, "secret": facts.secret, "curl": curl });
     if shown {
         json["token"] = value_of.into();

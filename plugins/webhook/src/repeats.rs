@@ -1,5 +1,5 @@
-//! Repeated deliveries, which receive the first answer and have no effect. They are stored across restarts, up to a
-//! number per endpoint.
+//! Repeated deliveries, which receive the first answer and have no effect. They are stored across restarts, for as long as
+//! their sender repeats one, and up to a number per endpoint.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +17,10 @@ use tokio::time::Instant;
 use crate::REPEATS;
 use crate::reply::{About, Answer};
 
-/// How many first answers are stored per endpoint.
+/// How many first answers are stored per endpoint, whatever their age.
 const MOST: usize = 1000;
+/// How many are stored per endpoint as long as their sender may repeat the delivery.
+const MOST_IN_SPAN: usize = 10_000;
 /// How many answers that could not be stored are retained, of all endpoints. Deliveries beyond that are not handled.
 const MOST_UNSTORED: usize = 1000;
 /// The field of a record whose runs are not decided yet.
@@ -35,10 +37,18 @@ pub(crate) struct Repeats {
     /// Deliveries being handled; a concurrent repetition waits for the first.
     going: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     /// By endpoint: the stored deliveries, oldest first.
-    order: tokio::sync::Mutex<HashMap<String, VecDeque<String>>>,
+    order: tokio::sync::Mutex<HashMap<String, VecDeque<Stored>>>,
     /// Answers to deliveries that took effect, by the id of their record, which could not be stored. Their senders did not get
     /// them.
     unstored: Mutex<HashMap<String, Answer>>,
+}
+
+/// A stored delivery.
+#[derive(Debug)]
+struct Stored {
+    id: String,
+    /// When it was stored, in seconds since 1970.
+    at: i64,
 }
 
 /// The kind of a delivery.
@@ -61,6 +71,8 @@ pub(crate) struct First {
     key: String,
     /// Its id in the log.
     delivery: String,
+    /// The time in which its sender repeats a delivery, in seconds.
+    span: u64,
     repeats: Arc<Repeats>,
     alone: Option<OwnedMutexGuard<()>>,
 }
@@ -76,7 +88,7 @@ impl Repeats {
     }
 
     /// Returns whether a delivery is repeated; waits for the first if that one is being handled. Stores the answer to the first
-    /// if that was not possible.
+    /// if that was not possible. `span` is the time in which its sender repeats a delivery, in seconds.
     ///
     /// # Errors
     /// The answer to the first one cannot be stored.
@@ -85,6 +97,7 @@ impl Repeats {
         endpoint: &str,
         key: String,
         delivery: &str,
+        span: u64,
     ) -> Result<Delivered, Thrown> {
         let id = crate::id::of('d', &[endpoint, &key]);
         let gate = self.going().entry(id.clone()).or_default().clone();
@@ -94,6 +107,7 @@ impl Repeats {
             endpoint: endpoint.to_owned(),
             key,
             delivery: delivery.to_owned(),
+            span,
             repeats: self.clone(),
             alone: Some(alone),
         };
@@ -191,10 +205,11 @@ impl First {
         unstored.forget();
         // What remains beyond the limit is removed after a later delivery.
         let Ok(of_endpoint) = self.in_order(&mut order).await else { return Ok(()) };
-        of_endpoint.push_back(self.id.clone());
-        while of_endpoint.len() > MOST {
+        let now = Timestamp::now().as_second();
+        of_endpoint.push_back(Stored { id: self.id.clone(), at: now });
+        while is_over(of_endpoint, now, self.span) {
             let Some(oldest) = of_endpoint.pop_front() else { break };
-            if repeats.records.remove.call((oldest.clone(),)).await.is_err() {
+            if repeats.records.remove.call((oldest.id.clone(),)).await.is_err() {
                 of_endpoint.push_front(oldest);
                 break;
             }
@@ -205,28 +220,39 @@ impl First {
     /// Returns the other stored deliveries of the endpoint, oldest first.
     async fn in_order<'a>(
         &self,
-        order: &'a mut HashMap<String, VecDeque<String>>,
-    ) -> Result<&'a mut VecDeque<String>, Thrown> {
+        order: &'a mut HashMap<String, VecDeque<Stored>>,
+    ) -> Result<&'a mut VecDeque<Stored>, Thrown> {
         let stored = match order.contains_key(&self.endpoint) {
             true => VecDeque::new(),
             false => {
                 let mut stored = self.stored_so_far().await?;
-                stored.retain(|id| *id != self.id);
+                stored.retain(|stored| stored.id != self.id);
                 stored
             }
         };
         Ok(order.entry(self.endpoint.clone()).or_insert(stored))
     }
 
-    async fn stored_so_far(&self) -> Result<VecDeque<String>, Thrown> {
+    async fn stored_so_far(&self) -> Result<VecDeque<Stored>, Thrown> {
         let of_endpoint = JsonObject::from_iter([("endpoint".to_owned(), self.endpoint.as_str().into())]);
-        let mut records = self.repeats.records.find.read((of_endpoint,)).await.known()?;
-        let text = |record: &JsonObject, field: &str| {
-            record.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+        let records = self.repeats.records.find.read((of_endpoint,)).await.known()?;
+        let stored = |record: &JsonObject| {
+            let text = |field: &str| record.get(field).and_then(Value::as_str).unwrap_or_default();
+            let at = text("at").parse::<Timestamp>().unwrap_or_default();
+            (at, Stored { id: text("id").to_owned(), at: at.as_second() })
         };
-        records.sort_by_key(|record| text(record, "at"));
-        Ok(records.iter().map(|record| text(record, "id")).collect())
+        let mut stored: Vec<_> = records.iter().map(stored).collect();
+        stored.sort_by_key(|(at, _)| *at);
+        Ok(stored.into_iter().map(|(_, stored)| stored).collect())
     }
+}
+
+/// Whether the oldest of an endpoint's deliveries is no longer stored: there are too many, or its sender no longer repeats it.
+fn is_over(stored: &VecDeque<Stored>, now: i64, span: u64) -> bool {
+    // A sender's last call can be late, and clocks differ.
+    let span = i64::try_from(span.saturating_add(span / 10)).unwrap_or(i64::MAX);
+    let is_old = stored.front().is_some_and(|oldest| now.saturating_sub(oldest.at) > span);
+    stored.len() > if is_old { MOST } else { MOST_IN_SPAN }
 }
 
 /// An answer that is retained when this is dropped before it is stored, also because the caller left.
@@ -299,6 +325,16 @@ fn read(record: &JsonObject) -> Option<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_delivery_is_stored_as_long_as_its_sender_repeats_it() {
+        let stored = |count: usize, at| (0..count).map(|id| Stored { id: id.to_string(), at }).collect();
+        assert!(!is_over(&stored(MOST, 0), 1_000_000, 0));
+        assert!(is_over(&stored(MOST + 1, 0), 1_000_000, 0));
+        assert!(!is_over(&stored(MOST + 1, 0), 110, 100));
+        assert!(is_over(&stored(MOST + 1, 0), 111, 100));
+        assert!(is_over(&stored(MOST_IN_SPAN + 1, 0), 10, 100), "their memory has a limit");
+    }
 
     #[test]
     fn a_new_record_is_undecided_until_its_host_decides_or_is_lost() {

@@ -12,6 +12,7 @@ use ostler_contract::http::{Body, BodyError, HeaderMap, Method, Request, Respons
 use ostler_contract::problem;
 use ostler_contract::read::Read;
 use ostler_contract::{Bodies, PluginHost, Slug, Thrown, Value, json};
+use tokio::time::Instant;
 
 use crate::byte_order_mark::text_of;
 use crate::callbacks::Callbacks;
@@ -61,6 +62,8 @@ pub(crate) struct Head {
     pub headers: HeaderMap,
 }
 
+/// How much of each second that a sender waits is for the call. The rest is for the way of the answer.
+const ON_TIME: Duration = Duration::from_millis(800);
 /// Parts of the names of headers that authenticate a caller.
 const CREDENTIALS: [&str; 7] = ["api-key", "apikey", "auth", "cookie", "secret", "signature", "token"];
 
@@ -118,12 +121,13 @@ impl Webhook {
                     asks.then(|| cloudevents::permission(&endpoint, &call.head.headers)).flatten();
                 return Ok(permission.unwrap_or_else(|| self.refuse_method(&id, &method)));
             }
-            let span = endpoint_call(&id);
+            let (begun, span) = (Instant::now(), endpoint_call(&id));
             let mut seen = Box::new(Delivery::begun());
             let (admitted, outcome) = match self.admit(&endpoint, &call.head, body, &bodies).await {
                 Ok(body) => {
                     let answer = self.answer(&endpoint, &mut call, body, &bodies, &mut seen);
-                    let answer = Box::pin(answer).await.map(|answer| answer.of_sender(success(&endpoint)));
+                    let answer = Box::pin(in_time(&endpoint, begun, Box::pin(answer))).await;
+                    let answer = answer.map(|answer| answer.of_sender(success(&endpoint)));
                     (true, answer.or_else(|why| Ok(self.not_stored(&id, &mut seen, &why.message))))
                 }
                 Err(refusal) => (false, Ok(refusal.into())),
@@ -300,20 +304,22 @@ impl Webhook {
         // A delivery without an id is never repeated.
         let key = delivery_id(endpoint, &call.head, &body).filter(|key| !key.is_empty());
         let first = match key {
-            Some(key) => match Box::pin(self.repeats.enter(&endpoint.id, key, &seen.id)).await? {
-                Delivered::Again(answer) => {
-                    seen.again = true;
-                    seen.repeats.clone_from(&answer.delivery);
-                    return Ok(answer);
+            Some(key) => {
+                match Box::pin(self.repeats.enter(&endpoint.id, key, &seen.id, span_of(endpoint))).await? {
+                    Delivered::Again(answer) => {
+                        seen.again = true;
+                        seen.repeats.clone_from(&answer.delivery);
+                        return Ok(answer);
+                    }
+                    Delivered::First(first) => Some(first),
+                    Delivered::Unknown(why) => {
+                        let what = format!("cannot tell whether a delivery is repeated: {why}");
+                        self.say_once_a_minute(&endpoint.id, &what);
+                        seen.why = Some(why.to_string());
+                        return Ok(Refusal::Unread.into());
+                    }
                 }
-                Delivered::First(first) => Some(first),
-                Delivered::Unknown(why) => {
-                    let what = format!("cannot tell whether a delivery is repeated: {why}");
-                    self.say_once_a_minute(&endpoint.id, &what);
-                    seen.why = Some(why.to_string());
-                    return Ok(Refusal::Unread.into());
-                }
-            },
+            }
             None => None,
         };
         if let Some(limit) = endpoint.extras.limit
@@ -413,9 +419,39 @@ fn read<'a>(
     }
 }
 
+/// Returns the time in which the endpoint's sender repeats a delivery, in seconds.
+fn span_of(endpoint: &Endpoint) -> u64 {
+    endpoint.extras.verify.as_ref().map_or(0, |verify| verify.sender.retries.span())
+}
+
 /// Returns the answer that the endpoint's sender takes for a success.
 fn success(endpoint: &Endpoint) -> Success {
     endpoint.extras.verify.as_ref().map_or(Success::Accepted, |verify| verify.sender.success)
+}
+
+/// Returns the answer to a call before its sender no longer waits for it and repeats the call. What is stored by then counts: the
+/// repeated delivery gets the first answer.
+///
+/// # Errors
+/// The call cannot be stored in that time, or not at all.
+async fn in_time(
+    endpoint: &Endpoint,
+    begun: Instant,
+    answer: impl Future<Output = Result<Answer, Thrown>> + Send,
+) -> Result<Answer, Thrown> {
+    let sender = endpoint.extras.verify.as_ref().map(|verify| verify.sender);
+    // The answers of bots have limits of their own.
+    let sender = sender.filter(|_| endpoint.target == Target::Automation);
+    let Some((sender, waits)) = sender.and_then(|sender| Some((sender, sender.retries.waits?))) else {
+        return answer.await;
+    };
+    match tokio::time::timeout_at(begun + ON_TIME * u32::try_from(waits).unwrap_or(u32::MAX), answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(Thrown::new(format_args!(
+            "it took longer than {} waits for an answer, {waits} seconds",
+            sender.name
+        ))),
+    }
 }
 
 /// Returns whether a call only checks that the endpoint exists; it has no effect.

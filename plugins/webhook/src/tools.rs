@@ -5,7 +5,7 @@ use ostler_contract::JsonObject;
 use crate::cloudevents::test_headers;
 use crate::endpoint::{Endpoint, ReplyMode, Target};
 use crate::extras::Format;
-use crate::verify::{Delivery, SENDERS, Signing, sign_standard};
+use crate::verify::{Delivery, EventName, Pauses, SENDERS, Signing, sign_standard};
 pub use crate::verify::{Outgoing, Shell};
 
 /// Returns the message about an invalid record.
@@ -21,6 +21,16 @@ pub struct SenderFacts {
     pub example: &'static str,
     /// The required headers of a call.
     pub headers: &'static [&'static str],
+    /// The status of the answer to an accepted call that fires automations.
+    pub success: u16,
+    /// How long it waits for an answer, in seconds, if it says so.
+    pub waits: Option<u64>,
+    /// The pauses before it repeats a failed call, in seconds, if it says so; empty if it never does.
+    pub pauses: Option<&'static [u64]>,
+    /// The time from a delivery's first call to its last one, in seconds.
+    pub span: u64,
+    /// The position of the name of the event: a header, or a field of the body.
+    pub event: Option<&'static str>,
 }
 
 /// Signs a message according to Standard Webhooks, with `now` in seconds since 1970: returns its body with the headers
@@ -37,6 +47,17 @@ pub fn senders() -> impl Iterator<Item = SenderFacts> {
         name: sender.name,
         example: sender.example,
         headers: sender.headers,
+        success: sender.success.status(),
+        waits: sender.retries.waits,
+        pauses: match sender.retries.pauses {
+            Pauses::After(pauses) => Some(pauses),
+            Pauses::Never => Some(&[]),
+            Pauses::Unknown | Pauses::Within(..) => None,
+        },
+        span: sender.retries.span(),
+        event: sender.event.map(|event| match event {
+            EventName::Header(name) | EventName::Field(name) => name,
+        }),
     })
 }
 
@@ -98,6 +119,12 @@ impl EndpointFacts {
         let verify =
             self.endpoint.extras.verify.as_ref().filter(|_| self.endpoint.extras.dedupe.is_none())?;
         (!matches!(verify.sender.delivery, Delivery::Unknown)).then_some(verify.sender.name)
+    }
+
+    /// Returns in one sentence what the endpoint's sender does with a call that failed.
+    pub fn retries(&self) -> Option<String> {
+        let sender = self.endpoint.extras.verify.as_ref()?.sender;
+        Some(sender.retries.said(sender.name))
     }
 
     /// Returns the vault name of the key for stored bodies, if they are stored.

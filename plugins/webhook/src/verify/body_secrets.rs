@@ -16,8 +16,8 @@ use url::form_urlencoded;
 use super::MADE;
 use super::hmac::{Encoding, made, shell_made};
 use super::{
-    Claim, Delivery, Greeting, MISSING, Outgoing, Scheme, Sender, Shell, Signing, Success, TIME, Unsigned,
-    WRONG, from_hex, recent, seconds,
+    Claim, Delivery, EventName, Greeting, MISSING, Outgoing, Pauses, Retries, Scheme, Sender, Shell, Signing,
+    Success, TIME, Unsigned, WRONG, from_hex, recent, seconds,
 };
 use crate::byte_order_mark::text_of;
 use crate::route::Head;
@@ -32,6 +32,8 @@ pub(super) static MAILGUN: Sender = Sender {
     success: Success::Ok,
     // It repeats a failed delivery for eight hours, with the time and the signature of the first one.
     window: 9 * 3600,
+    retries: Retries { waits: None, pauses: Pauses::After(&[600, 600, 900, 1800, 3600, 7200, 14400]), failures: "" },
+    event: Some(EventName::Field("event-data.event")),
     scheme: |_| Ok(Arc::new(Mailgun)),
     #[cfg(test)]
     vectors: &[super::Vector {
@@ -51,6 +53,11 @@ pub(super) static MICROSOFT_GRAPH: Sender = Sender {
     example: "microsoft-graph",
     body_limit: 4 << 20,
     handshake: graph_check,
+    retries: Retries {
+        waits: Some(3),
+        pauses: Pauses::Within(0, 14400),
+        failures: "delays or drops notifications of a slow endpoint",
+    },
     scheme: |_| Ok(Arc::new(MicrosoftGraph)),
     #[cfg(test)]
     vectors: &[super::Vector {
@@ -100,17 +107,18 @@ impl Scheme for Mailgun {
         let mut fields = SentObject::read(call.body.as_bytes())
             .map_err(|_| "the body must be a JSON object".to_owned())?;
         let timestamp = signing.now.to_string();
-        let made = made(HMAC_SHA256, signing.secret.as_bytes(), &[timestamp.as_bytes(), b"test"]);
-        let signature = ostler_contract::json!({ "timestamp": timestamp, "token": "test", "signature": hex::encode(made) });
+        let (token, key) = (signing.id, signing.secret.as_bytes());
+        let made = made(HMAC_SHA256, key, &[timestamp.as_bytes(), token.as_bytes()]);
+        let signature = ostler_contract::json!({ "timestamp": timestamp, "token": token, "signature": hex::encode(made) });
         fields.insert("signature", signature);
         call.body = fields.as_sent().json();
         Ok(())
     }
 
     fn shell(&self, _: &str) -> Option<Shell> {
-        let made = shell_made("sha256", Encoding::Hex, "${T}test");
+        let made = shell_made("sha256", Encoding::Hex, "${T}t$T");
         let before = format!(
-            "{TIME}S={made}; B=\"${{B%?}},\\\"signature\\\":{{\\\"timestamp\\\":\\\"$T\\\",\\\"token\\\":\\\"test\\\",\\\"signature\\\":\\\"$S\\\"}}}}\"; "
+            "{TIME}S={made}; B=\"${{B%?}},\\\"signature\\\":{{\\\"timestamp\\\":\\\"$T\\\",\\\"token\\\":\\\"t$T\\\",\\\"signature\\\":\\\"$S\\\"}}}}\"; "
         );
         Some(Shell { before, ..Shell::default() })
     }

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{
-    Claim, Delivery, Greeting, Outgoing, Scheme, Sender, Shell, Signing, Unsigned, WRONG, from_hex, one,
-    seconds,
+    Claim, Delivery, Greeting, Outgoing, Pauses, Retries, Scheme, Sender, Shell, Signing, Unsigned, WRONG,
+    from_hex, one, seconds,
 };
 use crate::route::Head;
 
@@ -21,6 +21,7 @@ pub(super) static SENDER: Sender = Sender {
     example: "discord",
     headers: &["X-Signature-Ed25519", "X-Signature-Timestamp"],
     delivery: Delivery::Body(interaction_id),
+    retries: Retries { waits: Some(3), pauses: Pauses::Unknown, failures: "" },
     scheme: |_| Ok(Arc::new(Discord)),
     #[cfg(test)]
     vectors: VECTORS,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::hmac::Hmac;
-use super::{Delivery, Greeting, Sender};
+use super::{Delivery, EventName, Greeting, Pauses, Retries, Sender};
 use crate::route::Head;
 
 pub(super) static SENDER: Sender = Sender {
@@ -13,6 +13,8 @@ pub(super) static SENDER: Sender = Sender {
     headers: &["X-Hub-Signature-256"],
     body_limit: crate::BODY_LIMIT,
     delivery: Delivery::Header("X-GitHub-Delivery"),
+    retries: Retries { waits: Some(10), pauses: Pauses::Never, failures: "" },
+    event: Some(EventName::Header("X-GitHub-Event")),
     scheme: |_| Ok(Arc::new(Hmac { greeting: ping, ..Hmac::hex("X-Hub-Signature-256", "sha256=") })),
     #[cfg(test)]
     vectors: VECTORS,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::standard::{self, SCHEME};
 use super::{
-    Claim, Delivery, MISSING, Outgoing, Proof, Scheme, Sender, Shell, Signing, Unsigned, WRONG, fresh, one,
+    Claim, Delivery, EventName, MISSING, Outgoing, Pauses, Proof, Retries, Scheme, Sender, Shell, Signing,
+    Unsigned, WRONG, fresh, one,
 };
 use crate::route::Head;
 use crate::token::is_secret;
@@ -16,6 +17,12 @@ pub(super) static SENDER: Sender = Sender {
     headers: &["X-Gitlab-Token"],
     body_limit: crate::BODY_LIMIT,
     delivery: Delivery::Header("Idempotency-Key"),
+    retries: Retries {
+        waits: Some(10),
+        pauses: Pauses::Unknown,
+        failures: "disables the webhook for a while after 4 failures in a row, and for good after 40",
+    },
+    event: Some(EventName::Header("X-Gitlab-Event")),
     scheme: |_| Ok(Arc::new(Gitlab)),
     #[cfg(test)]
     vectors: VECTORS,

@@ -9,7 +9,10 @@ use ring::hmac::HMAC_SHA256;
 use serde::Deserialize;
 
 use super::hmac::{Hmac, made};
-use super::{Claim, Delivery, MISSING, Outgoing, Scheme, Sender, Shell, Signing, Success, Unsigned, recent};
+use super::{
+    Claim, Delivery, EventName, MISSING, Outgoing, Pauses, Retries, Scheme, Sender, Shell, Signing, Success,
+    Unsigned, recent,
+};
 use crate::byte_order_mark::text_of;
 use crate::route::Head;
 
@@ -21,6 +24,12 @@ pub(super) static SENDER: Sender = Sender {
     // It repeats a failed delivery after a minute, an hour and six hours, with the time and the signature of the first one.
     window: 8 * 3600,
     success: Success::Ok,
+    retries: Retries {
+        waits: Some(5),
+        pauses: Pauses::After(&[60, 3600, 21600]),
+        failures: "may disable the webhook",
+    },
+    event: Some(EventName::Header("Linear-Event")),
     scheme: |_| Ok(Arc::new(Linear(Hmac::hex("Linear-Signature", "")))),
     #[cfg(test)]
     vectors: VECTORS,

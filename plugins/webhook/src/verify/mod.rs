@@ -13,6 +13,7 @@ mod linear;
 mod netlify;
 mod pagerduty;
 mod plain;
+mod retries;
 mod sendgrid;
 mod sentry;
 mod shopify;
@@ -40,6 +41,7 @@ use url::form_urlencoded;
 
 use crate::route::Head;
 
+pub(crate) use retries::{Pauses, Retries};
 pub(crate) use standard::sign as sign_standard;
 
 /// The senders that a record can name in `verify`.
@@ -106,6 +108,10 @@ pub(crate) struct Sender {
     pub window: u64,
     /// The answer to an accepted call that fires automations.
     pub success: Success,
+    /// What it does with a call that failed.
+    pub retries: Retries,
+    /// The position of the name of the event.
+    pub event: Option<EventName>,
     /// The answer to a request by which the sender checks an address before it delivers. Nothing of it is verified.
     pub handshake: fn(&Method, &Head) -> Option<Greeting>,
     /// Creates the verification of its calls from those fields.
@@ -126,6 +132,8 @@ impl Sender {
         fields: &[],
         window: WINDOW,
         success: Success::Accepted,
+        retries: Retries::UNKNOWN,
+        event: None,
         handshake: |_, _| None,
         scheme: |_| Err(String::new()),
         #[cfg(test)]
@@ -142,6 +150,25 @@ pub(crate) enum Success {
     Ok,
     /// 200 without a body.
     Empty,
+}
+
+impl Success {
+    /// The status of the answer.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Accepted => 202,
+            Self::Ok | Self::Empty => 200,
+        }
+    }
+}
+
+/// The position of the name of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EventName {
+    /// In a header.
+    Header(&'static str),
+    /// In this field of the body, as in `{{event.<field>}}`.
+    Field(&'static str),
 }
 
 /// The position of the id of a delivery.

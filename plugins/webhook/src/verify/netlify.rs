@@ -15,13 +15,16 @@ use subtle::ConstantTimeEq;
 use super::hmac::made;
 #[cfg(test)]
 use super::{BODY, MADE};
-use super::{Claim, MISSING, Outgoing, Scheme, Sender, Shell, Signing, Unsigned, WRONG, from_hex, one};
+use super::{
+    Claim, EventName, MISSING, Outgoing, Scheme, Sender, Shell, Signing, Unsigned, WRONG, from_hex, one,
+};
 use crate::route::Head;
 
 pub(super) static SENDER: Sender = Sender {
     name: "netlify",
     example: "netlify",
     headers: &["X-Webhook-Signature"],
+    event: Some(EventName::Header("X-Netlify-Event")),
     scheme: |_| Ok(Arc::new(Netlify)),
     #[cfg(test)]
     vectors: &[super::Vector {

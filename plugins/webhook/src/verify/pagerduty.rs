@@ -8,7 +8,7 @@ use ostler_contract::protocol::surrogates::{KeyText, read_json};
 use serde::Deserialize;
 
 use super::hmac::Hmac;
-use super::{Delivery, Greeting, Sender};
+use super::{Delivery, EventName, Greeting, Pauses, Retries, Sender};
 use crate::route::Head;
 
 pub(super) static SENDER: Sender = Sender {
@@ -16,6 +16,8 @@ pub(super) static SENDER: Sender = Sender {
     example: "pagerduty",
     headers: &["X-PagerDuty-Signature"],
     delivery: Delivery::Body(event_id),
+    retries: Retries { waits: None, pauses: Pauses::Unknown, failures: "disables the webhook for a while" },
+    event: Some(EventName::Field("event.event_type")),
     scheme: |_| {
         Ok(Arc::new(Hmac { several: true, greeting: ping, ..Hmac::hex("X-PagerDuty-Signature", "v1=") }))
     },

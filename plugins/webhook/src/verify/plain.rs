@@ -10,7 +10,10 @@ use serde::Deserialize;
 use super::hmac::{Encoding, Hmac, SHA1, Timestamp};
 #[cfg(test)]
 use super::{BODY, MADE};
-use super::{Delivery, Greeting, Keyed, Sender, Success, body_event_id, body_id, is_token, token_of};
+use super::{
+    Delivery, EventName, Greeting, Keyed, Pauses, Retries, Sender, Success, body_event_id, body_id, is_token,
+    token_of,
+};
 use crate::route::Head;
 
 /// Gitea, with the content type JSON: of a form it signs the JSON in it.
@@ -20,6 +23,8 @@ pub(super) static GITEA: Sender = Sender {
     example: "gitea",
     headers: &["X-Gitea-Signature"],
     delivery: Delivery::Header("X-Gitea-Delivery"),
+    retries: Retries { waits: Some(5), pauses: Pauses::Never, failures: "" },
+    event: Some(EventName::Header("X-Gitea-Event")),
     scheme: |_| Ok(Arc::new(Hmac::hex("X-Gitea-Signature", ""))),
     #[cfg(test)]
     vectors: &[super::Vector {
@@ -38,6 +43,8 @@ pub(super) static FORGEJO: Sender = Sender {
     example: "forgejo",
     headers: &["X-Forgejo-Signature"],
     delivery: Delivery::Header("X-Forgejo-Delivery"),
+    retries: Retries { waits: Some(5), pauses: Pauses::Never, failures: "" },
+    event: Some(EventName::Header("X-Forgejo-Event")),
     scheme: |_| Ok(Arc::new(Hmac::hex("X-Forgejo-Signature", ""))),
     #[cfg(test)]
     vectors: &[super::Vector {
@@ -59,6 +66,8 @@ pub(super) static JIRA: Sender = Sender {
     example: "jira",
     headers: &["X-Hub-Signature"],
     delivery: Delivery::Header("X-Atlassian-Webhook-Identifier"),
+    retries: Retries { waits: None, pauses: Pauses::Within(5, 4500), failures: "" },
+    event: Some(EventName::Field("webhookEvent")),
     scheme: |_| Ok(Arc::new(Hmac::hex("X-Hub-Signature", "sha256="))),
     #[cfg(test)]
     vectors: &[super::Vector {
@@ -82,6 +91,8 @@ pub(super) static META: Sender = Sender {
     headers: &["X-Hub-Signature-256"],
     success: Success::Ok,
     handshake: meta_check,
+    retries: Retries { waits: None, pauses: Pauses::Within(0, 604800), failures: "" },
+    event: Some(EventName::Field("object")),
     scheme: |_| Ok(Arc::new(Hmac::hex("X-Hub-Signature-256", "sha256="))),
     #[cfg(test)]
     vectors: &[super::Vector {
@@ -104,6 +115,8 @@ pub(super) static INTERCOM: Sender = Sender {
     headers: &["X-Hub-Signature"],
     delivery: Delivery::Body(body_id),
     handshake: intercom_check,
+    retries: Retries { waits: Some(5), pauses: Pauses::After(&[60]), failures: "" },
+    event: Some(EventName::Field("topic")),
     scheme: |_| {
         Ok(Arc::new(Hmac {
             algorithm: SHA1,
@@ -128,6 +141,8 @@ pub(super) static TYPEFORM: Sender = Sender {
     example: "typeform",
     headers: &["Typeform-Signature"],
     delivery: Delivery::Body(body_event_id),
+    retries: Retries { waits: Some(30), pauses: Pauses::Within(0, 36000), failures: "disables the webhook" },
+    event: Some(EventName::Field("event_type")),
     scheme: |_| {
         Ok(Arc::new(Hmac { encoding: Encoding::Base64, ..Hmac::hex("Typeform-Signature", "sha256=") }))
     },
@@ -148,6 +163,8 @@ pub(super) static VERCEL: Sender = Sender {
     example: "vercel",
     headers: &["x-vercel-signature"],
     delivery: Delivery::Body(body_id),
+    retries: Retries { waits: None, pauses: Pauses::Within(0, 86400), failures: "" },
+    event: Some(EventName::Field("type")),
     scheme: |_| Ok(Arc::new(Hmac { algorithm: SHA1, ..Hmac::hex("x-vercel-signature", "") })),
     #[cfg(test)]
     vectors: &[super::Vector {
@@ -167,6 +184,7 @@ pub(super) static DROPBOX: Sender = Sender {
     headers: &["X-Dropbox-Signature"],
     success: Success::Ok,
     handshake: dropbox_check,
+    retries: Retries { waits: Some(10), pauses: Pauses::Unknown, failures: "disables the webhook" },
     scheme: |_| Ok(Arc::new(Hmac::hex("X-Dropbox-Signature", ""))),
     #[cfg(test)]
     vectors: &[super::Vector {
@@ -214,6 +232,8 @@ pub(super) static ZOOM: Sender = Sender {
     example: "zoom",
     headers: &["x-zm-signature", "x-zm-request-timestamp"],
     success: Success::Ok,
+    retries: Retries { waits: Some(3), pauses: Pauses::After(&[300, 1200, 3600]), failures: "" },
+    event: Some(EventName::Field("event")),
     scheme: |_| {
         Ok(Arc::new(Hmac {
             timestamp: Some(Timestamp {
@@ -245,6 +265,8 @@ pub(super) static ZENDESK: Sender = Sender {
     example: "zendesk",
     headers: &["X-Zendesk-Webhook-Signature", "X-Zendesk-Webhook-Signature-Timestamp"],
     delivery: Delivery::Header("X-Zendesk-Webhook-Invocation-Id"),
+    retries: Retries { waits: Some(12), pauses: Pauses::Unknown, failures: "stops for a while" },
+    event: Some(EventName::Field("type")),
     scheme: |_| {
         Ok(Arc::new(Hmac {
             encoding: Encoding::Base64,
@@ -275,6 +297,7 @@ pub(super) static GRAFANA: Sender = Sender {
     name: "grafana",
     example: "grafana",
     headers: &["X-Grafana-Alerting-Signature"],
+    event: Some(EventName::Field("status")),
     scheme: |_| Ok(Arc::new(Hmac::hex("X-Grafana-Alerting-Signature", ""))),
     #[cfg(test)]
     vectors: &[super::Vector {
@@ -296,6 +319,7 @@ pub(super) static CIRCLECI: Sender = Sender {
     example: "circleci",
     headers: &["circleci-signature"],
     delivery: Delivery::Body(body_id),
+    event: Some(EventName::Field("type")),
     scheme: |_| {
         Ok(Arc::new(Hmac {
             several: true,

@@ -8,7 +8,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 
-use super::{Claim, Outgoing, Scheme, Sender, Shell, Signing, Unsigned, WRONG, one, seconds};
+use super::{
+    Claim, Outgoing, Pauses, Retries, Scheme, Sender, Shell, Signing, Unsigned, WRONG, one, seconds,
+};
 use crate::route::Head;
 
 const SIGNATURE: &str = "X-Twilio-Email-Event-Webhook-Signature";
@@ -18,6 +20,7 @@ pub(super) static SENDER: Sender = Sender {
     name: "sendgrid",
     example: "sendgrid",
     headers: &[SIGNATURE, AT],
+    retries: Retries { waits: None, pauses: Pauses::Within(0, 86400), failures: "" },
     scheme: |_| Ok(Arc::new(SendGrid)),
     #[cfg(test)]
     vectors: VECTORS,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::hmac::Hmac;
-use super::{Delivery, Sender};
+use super::{Delivery, EventName, Pauses, Retries, Sender};
 
 pub(super) static SENDER: Sender = Sender {
     name: "sentry",
@@ -12,6 +12,8 @@ pub(super) static SENDER: Sender = Sender {
     headers: &["Sentry-Hook-Signature"],
     body_limit: crate::BODY_LIMIT,
     delivery: Delivery::Header("Request-ID"),
+    retries: Retries { waits: Some(1), pauses: Pauses::Unknown, failures: "" },
+    event: Some(EventName::Header("Sentry-Hook-Resource")),
     scheme: |_| Ok(Arc::new(Hmac::hex("Sentry-Hook-Signature", ""))),
     #[cfg(test)]
     vectors: VECTORS,

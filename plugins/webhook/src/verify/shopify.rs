@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::hmac::{Encoding, Hmac};
-use super::{Delivery, Sender};
+use super::{Delivery, EventName, Pauses, Retries, Sender};
 
 pub(super) static SENDER: Sender = Sender {
     name: "shopify",
@@ -12,6 +12,12 @@ pub(super) static SENDER: Sender = Sender {
     headers: &["X-Shopify-Hmac-Sha256"],
     body_limit: crate::BODY_LIMIT,
     delivery: Delivery::Header("X-Shopify-Webhook-Id"),
+    retries: Retries {
+        waits: Some(5),
+        pauses: Pauses::Within(8, 14400),
+        failures: "removes a subscription that was made by its API",
+    },
+    event: Some(EventName::Header("X-Shopify-Topic")),
     scheme: |_| Ok(Arc::new(Hmac { encoding: Encoding::Base64, ..Hmac::hex("X-Shopify-Hmac-Sha256", "") })),
     #[cfg(test)]
     vectors: VECTORS,

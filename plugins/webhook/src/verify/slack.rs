@@ -9,7 +9,7 @@ use ostler_contract::protocol::surrogates::read_json;
 use serde::Deserialize;
 
 use super::hmac::{Hmac, Timestamp};
-use super::{Delivery, Greeting, Sender, Success, body_event_id};
+use super::{Delivery, EventName, Greeting, Pauses, Retries, Sender, Success, body_event_id};
 use crate::route::Head;
 
 pub(super) static SENDER: Sender = Sender {
@@ -18,6 +18,12 @@ pub(super) static SENDER: Sender = Sender {
     headers: &["X-Slack-Signature", "X-Slack-Request-Timestamp"],
     delivery: Delivery::Body(body_event_id),
     success: Success::Empty,
+    retries: Retries {
+        waits: Some(3),
+        pauses: Pauses::After(&[0, 60, 300]),
+        failures: "disables the events of an app that fails for most of an hour",
+    },
+    event: Some(EventName::Field("event.type")),
     scheme: |_| {
         Ok(Arc::new(Hmac {
             timestamp: Some(Timestamp {

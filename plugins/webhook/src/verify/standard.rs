@@ -11,7 +11,9 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STAN
 use ring::hmac::HMAC_SHA256;
 
 use super::hmac::{MOST, made};
-use super::{Claim, Delivery, Outgoing, Scheme, Sender, Shell, Signing, TIME, one, seconds};
+use super::{
+    Claim, Delivery, EventName, Outgoing, Pauses, Retries, Scheme, Sender, Shell, Signing, TIME, one, seconds,
+};
 use crate::route::Head;
 
 pub(super) static SENDER: Sender = Sender {
@@ -19,6 +21,7 @@ pub(super) static SENDER: Sender = Sender {
     example: "standard",
     headers: &WEBHOOK,
     delivery: Delivery::FirstOf(&["webhook-id", "svix-id"]),
+    event: Some(EventName::Field("type")),
     scheme: |_| Ok(Arc::new(Standard(&[WEBHOOK, SVIX_NAMES]))),
     #[cfg(test)]
     vectors: VECTORS,
@@ -37,18 +40,29 @@ const SVIX_NAMES: Names = ["svix-id", "svix-timestamp", "svix-signature"];
 
 /// Svix, and what services on it send that are not named here.
 /// <https://docs.svix.com/receiving/verifying-payloads/how-manual>
-pub(super) static SVIX: Sender = of_svix("svix");
+pub(super) static SVIX: Sender = of_svix("svix", BY_SVIX);
 /// Clerk. <https://clerk.com/docs/guides/development/webhooks/overview>
-pub(super) static CLERK: Sender = of_svix("clerk");
+pub(super) static CLERK: Sender = of_svix("clerk", BY_SVIX);
 /// Resend. <https://resend.com/docs/dashboard/webhooks/verify-webhooks-requests>
-pub(super) static RESEND: Sender = of_svix("resend");
+pub(super) static RESEND: Sender = of_svix(
+    "resend",
+    Retries { waits: None, pauses: Pauses::After(&[5, 300, 1800, 7200, 18_000, 36_000]), failures: "" },
+);
 
-const fn of_svix(name: &'static str) -> Sender {
+const BY_SVIX: Retries = Retries {
+    waits: Some(15),
+    pauses: Pauses::After(&[5, 300, 1800, 7200, 18_000, 36_000, 36_000]),
+    failures: "disables the endpoint after 5 days of failures",
+};
+
+const fn of_svix(name: &'static str, retries: Retries) -> Sender {
     Sender {
         name,
         example: name,
         headers: &SVIX_NAMES,
         delivery: Delivery::Header("svix-id"),
+        retries,
+        event: Some(EventName::Field("type")),
         scheme: |_| Ok(Arc::new(Standard(&[SVIX_NAMES]))),
         #[cfg(test)]
         vectors: match name.as_bytes() {

@@ -4,13 +4,15 @@
 use std::sync::Arc;
 
 use super::timed_header::TimedHeader;
-use super::{Delivery, Sender, body_id};
+use super::{Delivery, EventName, Pauses, Retries, Sender, body_id};
 
 pub(super) static SENDER: Sender = Sender {
     name: "stripe",
     example: "stripe",
     headers: &["Stripe-Signature"],
     delivery: Delivery::Body(body_id),
+    retries: Retries { waits: None, pauses: Pauses::Within(0, 259200), failures: "" },
+    event: Some(EventName::Field("type")),
     scheme: |_| Ok(Arc::new(TimedHeader::STRIPE)),
     #[cfg(test)]
     vectors: VECTORS,

@@ -9,7 +9,8 @@ use serde::Deserialize;
 #[cfg(test)]
 use super::{BODY, MADE};
 use super::{
-    Claim, Delivery, MISSING, Outgoing, Proof, Scheme, Sender, Shell, Signing, Success, Unsigned, WRONG, one,
+    Claim, Delivery, MISSING, Outgoing, Pauses, Proof, Retries, Scheme, Sender, Shell, Signing, Success,
+    Unsigned, WRONG, one,
 };
 use crate::route::Head;
 use crate::token::is_secret;
@@ -23,6 +24,7 @@ pub(super) static SENDER: Sender = Sender {
     delivery: Delivery::Body(update_id),
     // It reads the body of an answer as a call of its API.
     success: Success::Empty,
+    retries: Retries { waits: None, pauses: Pauses::Within(0, 86400), failures: "" },
     scheme: |_| Ok(Arc::new(Telegram)),
     #[cfg(test)]
     vectors: &[super::Vector {

@@ -485,6 +485,41 @@ fn each_sender_is_documented() {
     }
 }
 
+/// The row of the docs about what a sender does with a call that failed.
+fn row_of_retries(sender: &Sender) -> String {
+    let event = match sender.event {
+        Some(EventName::Header(header)) => format!("`{header}`"),
+        Some(EventName::Field(field)) => format!("`{{{{event.{field}}}}}`"),
+        None => "not stated".to_owned(),
+    };
+    let Retries { failures, .. } = sender.retries;
+    let failures = if failures.is_empty() { "not stated" } else { failures };
+    format!(
+        "| `{}` | {event} | {} | {} | {} | {failures} |",
+        sender.name,
+        sender.success.status(),
+        sender.retries.wait(),
+        sender.retries.repeats()
+    )
+}
+
+#[test]
+fn what_each_sender_does_with_a_failed_call_is_documented() {
+    let docs =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/webhooks.md")).unwrap();
+    let rows: Vec<String> = SENDERS.iter().map(|sender| row_of_retries(sender)).collect();
+    assert!(docs.contains(&rows.join("\n")), "the rows of docs/webhooks.md are:\n{}", rows.join("\n"));
+}
+
+/// The senders that repeat a call with the time of the first one.
+#[test]
+fn a_call_that_is_signed_once_passes_as_long_as_it_is_repeated() {
+    for name in ["linear", "mailgun"] {
+        let sender = SENDERS.iter().find(|sender| sender.name == name).unwrap();
+        assert!(sender.window >= sender.retries.span(), "{name}");
+    }
+}
+
 proptest::proptest! {
     /// Whatever the headers say, only the secret's own signature passes.
     #[test]

@@ -9,8 +9,8 @@ use super::hmac::{Encoding, MOST, made, shell_made};
 #[cfg(test)]
 use super::{BODY, MADE};
 use super::{
-    Claim, Delivery, Greeting, Outgoing, Scheme, Sender, Shell, Signing, Success, TIME, body_event_id,
-    from_hex, one, seconds,
+    Claim, Delivery, EventName, Greeting, Outgoing, Pauses, Retries, Scheme, Sender, Shell, Signing, Success,
+    TIME, body_event_id, from_hex, one, seconds,
 };
 use crate::route::Head;
 
@@ -95,6 +95,8 @@ pub(super) static CALENDLY: Sender = Sender {
     name: "calendly",
     example: "calendly",
     headers: &["Calendly-Webhook-Signature"],
+    retries: Retries { waits: None, pauses: Pauses::Within(0, 86400), failures: "disables the subscription" },
+    event: Some(EventName::Field("event")),
     scheme: |_| {
         Ok(Arc::new(TimedHeader {
             header: "Calendly-Webhook-Signature",
@@ -127,6 +129,8 @@ pub(super) static PADDLE: Sender = Sender {
     headers: &["Paddle-Signature"],
     delivery: Delivery::Body(body_event_id),
     success: Success::Ok,
+    retries: Retries { waits: Some(5), pauses: Pauses::Within(60, 259200), failures: "" },
+    event: Some(EventName::Field("event_type")),
     scheme: |_| {
         Ok(Arc::new(TimedHeader {
             header: "Paddle-Signature",
@@ -158,6 +162,7 @@ pub(super) static BUILDKITE: Sender = Sender {
     example: "buildkite",
     headers: &["X-Buildkite-Signature"],
     delivery: Delivery::Header("X-Buildkite-Request"),
+    event: Some(EventName::Header("X-Buildkite-Event")),
     scheme: |_| {
         Ok(Arc::new(TimedHeader {
             header: "X-Buildkite-Signature",

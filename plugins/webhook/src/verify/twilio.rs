@@ -15,7 +15,8 @@ use url::{Url, form_urlencoded};
 
 use super::hmac::made;
 use super::{
-    Claim, Delivery, MISSING, Outgoing, Scheme, Sender, Shell, Signing, Success, Unsigned, WRONG, one,
+    Claim, Delivery, MISSING, Outgoing, Pauses, Retries, Scheme, Sender, Shell, Signing, Success, Unsigned,
+    WRONG, one,
 };
 use crate::route::Head;
 
@@ -27,6 +28,7 @@ pub(super) static SENDER: Sender = Sender {
     fields: &["url"],
     // It reads an answer with a body as TwiML.
     success: Success::Empty,
+    retries: Retries { waits: Some(15), pauses: Pauses::Never, failures: "" },
     scheme: |fields| Ok(Arc::new(Twilio::read(fields)?)),
     #[cfg(test)]
     vectors: VECTORS,

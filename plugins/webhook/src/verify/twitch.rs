@@ -11,8 +11,8 @@ use super::hmac::{Encoding, made, shell_made};
 #[cfg(test)]
 use super::{BODY, MADE};
 use super::{
-    Claim, Delivery, Greeting, Outgoing, Scheme, Sender, Shell, Signing, TIME, from_hex, is_token, one,
-    seconds_of,
+    Claim, Delivery, EventName, Greeting, Outgoing, Pauses, Retries, Scheme, Sender, Shell, Signing, TIME,
+    from_hex, is_token, one, seconds_of,
 };
 use crate::route::Head;
 
@@ -27,6 +27,8 @@ pub(super) static SENDER: Sender = Sender {
     delivery: Delivery::Header(ID),
     // It repeats a call for some minutes with the time of the first one, and asks to refuse older ones.
     window: 600,
+    retries: Retries { waits: None, pauses: Pauses::Unknown, failures: "revokes the subscription" },
+    event: Some(EventName::Header("Twitch-Eventsub-Subscription-Type")),
     scheme: |_| Ok(Arc::new(Twitch)),
     #[cfg(test)]
     vectors: &[super::Vector {

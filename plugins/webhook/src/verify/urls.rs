@@ -16,8 +16,8 @@ use super::hmac::{Encoding, made, shell_made};
 #[cfg(test)]
 use super::{BODY, MADE};
 use super::{
-    Claim, Delivery, Greeting, Outgoing, Scheme, Sender, Shell, Signing, Success, TIME, Unsigned,
-    body_event_id, one, seconds,
+    Claim, Delivery, EventName, Greeting, Outgoing, Pauses, Retries, Scheme, Sender, Shell, Signing, Success,
+    TIME, Unsigned, body_event_id, one, seconds,
 };
 use crate::route::Head;
 
@@ -31,6 +31,8 @@ pub(super) static TRELLO: Sender = Sender {
     fields: &["url"],
     success: Success::Ok,
     handshake: trello_check,
+    retries: Retries { waits: None, pauses: Pauses::After(&[30, 60, 120]), failures: "" },
+    event: Some(EventName::Field("action.type")),
     scheme: |fields| Ok(Arc::new(SignedUrl::read(fields, "trello", "Trello", Form::Trello)?)),
     #[cfg(test)]
     vectors: &[super::Vector {
@@ -50,6 +52,8 @@ pub(super) static SQUARE: Sender = Sender {
     headers: &["x-square-hmacsha256-signature"],
     delivery: Delivery::Body(body_event_id),
     fields: &["url"],
+    retries: Retries { waits: Some(10), pauses: Pauses::Within(11, 86400), failures: "" },
+    event: Some(EventName::Field("type")),
     scheme: |fields| Ok(Arc::new(SignedUrl::read(fields, "square", "Square", Form::Square)?)),
     #[cfg(test)]
     vectors: &[super::Vector {
@@ -68,6 +72,7 @@ pub(super) static HUBSPOT: Sender = Sender {
     example: "{ scheme: hubspot, url: https://hooks.example/plugins/webhook/crm }",
     headers: &["X-HubSpot-Signature-v3", "X-HubSpot-Request-Timestamp"],
     fields: &["url"],
+    retries: Retries { waits: Some(5), pauses: Pauses::Within(10, 86400), failures: "" },
     scheme: |fields| Ok(Arc::new(SignedUrl::read(fields, "hubspot", "HubSpot", Form::HubSpot)?)),
     #[cfg(test)]
     vectors: &[super::Vector {

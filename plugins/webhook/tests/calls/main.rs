@@ -8,6 +8,7 @@ mod bodies;
 mod bots;
 mod cloudevents;
 mod clustered;
+mod day;
 mod echo;
 mod endpoints;
 mod extras;
