@@ -125,7 +125,9 @@ async fn an_endpoint_is_added_tried_listed_and_looked_at() {
     }
     let gitlab = AddFlags { automation: true, verify: Some("gitlab".to_owned()), ..flags("token") };
     let told = add(&endpoints, gitlab).await;
-    assert!(told.lines[2].contains("-H \"X-Gitlab-Token: $SECRET\""), "{:?}", told.lines);
+    let said = |what: &str| told.lines.iter().any(|line| line.contains(what));
+    assert!(said("-H \"X-Gitlab-Token: $SECRET\""), "{:?}", told.lines);
+    assert!(said("gitlab waits 10 s for an answer"), "{:?}", told.lines);
     assert!(test(&endpoints, "token").await.good, "a token of GitLab's");
     let events = AddFlags { automation: true, format: Some("cloudevents".to_owned()), ..flags("events") };
     add(&endpoints, AddFlags { dedupe: Some("true".to_owned()), ..events }).await;
