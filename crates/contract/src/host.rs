@@ -168,6 +168,32 @@ pub enum Firing {
     Full,
 }
 
+/// What one automation would do with an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExplainedAutomation {
+    /// Its id.
+    pub automation: String,
+    /// The trigger that the event is about.
+    pub trigger: String,
+    /// The run that it would start; the error is why it would start none.
+    pub outcome: Result<ExplainedRun, String>,
+}
+
+/// The run that an automation would start for an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExplainedRun {
+    /// When it would begin, such as `now`.
+    pub begins: String,
+    /// The agent of its session; `None` if the host has none.
+    pub agent: Option<String>,
+    /// The URI of the session in which it would continue; `None` for a new one.
+    pub session: Option<String>,
+    /// The message that the agent would get.
+    pub message: String,
+    /// Why the run would fail, as far as that is known now.
+    pub fails: Option<String>,
+}
+
 impl Firing {
     /// Returns the outcome of an event that started these runs.
     pub fn started(runs: Vec<String>) -> Self {
@@ -255,6 +281,20 @@ pub trait HostCalls: Send + Sync {
         Box::pin(
             async move { fired?.kept.call(()).await.map(|runs| FiredOnce::Fired(Firing::started(runs))) },
         )
+    }
+
+    /// Returns what each automation that an event is about would do with it, sorted by id. Nothing is started, stored or counted.
+    /// A host that does not implement this call knows of none.
+    #[inner]
+    fn explain_event(
+        &self,
+        _caller: &Caller,
+        _type: String,
+        _event: String,
+        _data: SentObject,
+        _routing: Option<Routing>,
+    ) -> Pending<Vec<ExplainedAutomation>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     /// Sets how runs are stored together with records, and how they are shared with other hosts, if they are. Once, in

@@ -33,7 +33,7 @@ use super::wake_event::{WakeEvent, facts_for, of_plugin};
 use crate::Automations;
 
 /// Why an event started no run during another one.
-const SKIPPED: &str = "a run of it is active, and its overlap is skip";
+pub(super) const SKIPPED: &str = "a run of it is active, and its overlap is skip";
 
 /// What an event became that is stored together with its record.
 #[derive(Debug)]
@@ -310,7 +310,7 @@ impl Automations {
         Box::pin(async move { woken.firing().await.map(FiredOnce::Fired) })
     }
 
-    fn check_fire(&self, caller: &Caller, r#type: &str, event: &str) -> Result<(), Thrown> {
+    pub(super) fn check_fire(&self, caller: &Caller, r#type: &str, event: &str) -> Result<(), Thrown> {
         let Some(registry) = self.core.registry() else { return Ok(()) };
         let own = registry
             .all::<TriggerType>()
@@ -336,7 +336,11 @@ impl Automations {
     }
 
     /// Returns an automation that an event wakes, unless its owner may not see the event; the error is the reason.
-    fn woken(&self, automation: &str, happened: &WakeEvent<'_>) -> Result<Arc<CatalogueEntry>, String> {
+    pub(super) fn woken(
+        &self,
+        automation: &str,
+        happened: &WakeEvent<'_>,
+    ) -> Result<Arc<CatalogueEntry>, String> {
         let entry = self.entry(automation).ok_or("it was removed")?;
         if let Err(why) = self.may_be_woken(entry.owner.as_deref(), happened.of_session) {
             let WakeEvent { trigger, event, .. } = happened;
@@ -557,7 +561,7 @@ impl Automations {
 }
 
 /// The name of a plugin as the source of an event.
-fn by_plugin(caller: &Caller) -> String {
+pub(super) fn by_plugin(caller: &Caller) -> String {
     format!("plugin:{}", caller.plugin)
 }
 

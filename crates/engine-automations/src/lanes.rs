@@ -34,7 +34,7 @@ pub(super) enum Cause<'a> {
 
 /// The runs of one automation that have not ended. Ordered and unordered runs do not wait for each other, unless the
 /// automation is pinned and they share its chat.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Lane {
     /// The unordered runs that have begun, oldest first.
     going: Vec<String>,
@@ -53,7 +53,7 @@ pub(super) struct Lane {
 }
 
 /// A waiting, unordered run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Waiting {
     run: String,
     place: u64,
@@ -71,7 +71,7 @@ pub(super) enum Next {
 }
 
 /// The number of wakes in the current window and in the previous one.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Rate {
     begun: Option<Instant>,
     now: u32,

@@ -4,6 +4,7 @@ pub mod by_value;
 mod catalogue;
 mod check;
 mod clockwork;
+mod explain;
 mod finishing;
 mod fire;
 pub mod found;

@@ -102,7 +102,7 @@ pub(super) fn place_of(run: &AutomationRunState) -> u64 {
 }
 
 /// The ordered runs of one automation that have not ended.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Ordered {
     /// The runs that have begun.
     going: HashMap<OrderKey, String>,
@@ -112,7 +112,7 @@ pub(super) struct Ordered {
     weight: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Waiting {
     run: String,
     key: OrderKey,

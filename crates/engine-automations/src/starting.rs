@@ -44,7 +44,7 @@ fn has_no_chat(session: &SessionEntry, why: &str) -> bool {
 }
 
 /// Why a run does not start whose message has nothing for the agent.
-fn no_message(definition: &AutomationDefinition) -> String {
+pub(super) fn no_message(definition: &AutomationDefinition) -> String {
     // Without a text, the title is the message.
     let mut written = [&definition.message.text, &definition.title].into_iter();
     let has_placeholders =

@@ -1,6 +1,6 @@
 //! An index of triggers by the values they require, so that an event is compared only with the triggers it may fire.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use ostler_contract::points::TriggerType;
@@ -151,6 +151,17 @@ impl Index {
     /// Returns why an event fired none of the triggers that it is about.
     pub fn unheard(&self, r#type: &str, required: &[String], event: &str, data: &SentObject) -> Vec<String> {
         self.declared.unheard(r#type, required, event, data)
+    }
+
+    /// Returns each automation that an event is about, with a trigger and why it does not fire it, sorted by id.
+    pub fn about(
+        &self,
+        r#type: &str,
+        required: &[String],
+        event: &str,
+        data: &SentObject,
+    ) -> BTreeMap<String, (String, String)> {
+        self.declared.explained(r#type, required, event, data)
     }
 
     /// Returns the fields of an event's data that decide which triggers match.

@@ -193,6 +193,21 @@ impl DeclaredTriggers {
         whys
     }
 
+    /// Returns each automation that an event is about, with a trigger and why the event does not fire it.
+    pub fn explained(
+        &self,
+        r#type: &str,
+        required: &[String],
+        event: &str,
+        data: &SentObject,
+    ) -> BTreeMap<String, (String, String)> {
+        let about = self.about(r#type, required, data).take(MOST_COLLECTED);
+        let of = |declared: &Arc<Declared>| {
+            (declared.automation.clone(), (declared.trigger.clone(), declared.why(event, data)))
+        };
+        about.map(of).collect()
+    }
+
     /// Returns the triggers that an event is about, some of them several times.
     fn about<'a>(
         &'a self,
@@ -264,16 +279,26 @@ impl Automations {
     /// Returns why no listed automation waits for an event: the automation named like what the event is about cannot be read,
     /// or there is none.
     async fn no_listener(&self, required: &[String], data: &SentObject) -> String {
+        let unread = self.unread_listener(required, data).await;
+        unread.map_or_else(|| NO_LISTENER.to_owned(), |(id, why)| no_run(&id, &why))
+    }
+
+    /// Returns the automation that is named like what the event is about and cannot be read, with the reason.
+    pub(super) async fn unread_listener(
+        &self,
+        required: &[String],
+        data: &SentObject,
+    ) -> Option<(String, String)> {
         let values = required.iter().filter_map(|key| data.fields.get(key)?.as_str());
         let ids: Vec<&str> = values.filter(|id| is_automation_id(id)).collect();
         for id in ids {
             if self.entry(id).is_none()
                 && let Some(why) = self.why_unread(id).await
             {
-                return no_run(id, &why);
+                return Some((id.to_owned(), why));
             }
         }
-        NO_LISTENER.to_owned()
+        None
     }
 
     /// Returns why an automation cannot be read, if it was found out now or shortly before. Events do not load the store:
@@ -294,7 +319,7 @@ impl Automations {
     }
 
     /// Returns the keys that a type requires of the config of each trigger.
-    fn required_of(&self, r#type: &str) -> Vec<String> {
+    pub(super) fn required_of(&self, r#type: &str) -> Vec<String> {
         let types = self.core.registry().map(|registry| registry.all::<TriggerType>()).unwrap_or_default();
         let kind = types.iter().find(|held| *held.r#type == *r#type);
         kind.map(|kind| required_keys(kind).map(str::to_owned).collect()).unwrap_or_default()

@@ -4,7 +4,9 @@ use std::sync::{Arc, Weak};
 
 use ostler_contract::call::Answering;
 use ostler_contract::cluster::{Cluster, SessionElsewhere};
-use ostler_contract::host::{EventData, Fired, Peer, Routing, SecretScope, SessionRequest};
+use ostler_contract::host::{
+    EventData, ExplainedAutomation, Fired, Peer, Routing, SecretScope, SessionRequest,
+};
 use ostler_contract::http::{Request, Response};
 use ostler_contract::live::ready;
 use ostler_contract::owner::Owner;
@@ -13,6 +15,7 @@ use ostler_contract::points::{
 };
 use ostler_contract::problem::no_network;
 use ostler_contract::problems::Problems;
+use ostler_contract::protocol::sent::SentObject;
 use ostler_contract::read::{Read, Unknown};
 use ostler_contract::shared_runs::{EventRecords, FiredOnce, RunTransactions, SharedRuns};
 use ostler_contract::users::UsersStore;
@@ -276,6 +279,20 @@ impl HostCalls for PluginHostCalls {
     ) -> Pending<FiredOnce> {
         match self.front() {
             Ok(front) => front.automations.clone().fire_event(caller, r#type, event, data, routing, records),
+            Err(why) => ready(Err(why)),
+        }
+    }
+
+    fn explain_event(
+        &self,
+        caller: &Caller,
+        r#type: String,
+        event: String,
+        data: SentObject,
+        routing: Option<Routing>,
+    ) -> Pending<Vec<ExplainedAutomation>> {
+        match self.front() {
+            Ok(front) => front.automations.clone().explain_event(caller, r#type, event, data, routing),
             Err(why) => ready(Err(why)),
         }
     }
