@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use ostler_contract::JsonObject;
 use ostler_contract::points::NamedMethod;
-use ostler_plugin_webhook::REPLAY;
+use ostler_plugin_webhook::{EXPLAIN, REPLAY};
 use ostler_protocol::own::UsageTotalsParams;
+use serde::de::DeserializeOwned;
 
 use super::Refused;
+use super::explain_shapes::{ExplainCall, ExplainedCall};
 use super::page_shapes::{TestRule, TestedRule};
 use super::problem_shapes::Problem;
 use super::rows::Ask;
@@ -80,10 +82,21 @@ pub(super) async fn usage(ask: Ask) -> Result<PoolUsage, Refused> {
 
 /// Has the webhook plugin deliver a call again.
 pub(super) async fn replay(ask: Ask, body: ReplayDelivery) -> Result<ReplayedDelivery, Refused> {
-    let commands = ask.control.host.core.registry().map(|registry| registry.all::<NamedMethod>());
-    let command = commands.and_then(|all| all.iter().find(|command| *command.name == *REPLAY).cloned());
-    let command = command.ok_or_else(|| Exit::machine("the plugin @ostler/webhook is not loaded"))?;
     let params = JsonObject::from_iter([("delivery".to_owned(), body.delivery.into())]);
+    of_webhooks(&ask, REPLAY, params).await
+}
+
+/// Has the webhook plugin explain a call.
+pub(super) async fn explain(ask: Ask, body: ExplainCall) -> Result<ExplainedCall, Refused> {
+    let params = serde_json::to_value(&body).map_err(|error| Exit::machine(error.to_string()))?;
+    of_webhooks(&ask, EXPLAIN, params.as_object().cloned().unwrap_or_default()).await
+}
+
+/// Calls a command of the webhook plugin.
+async fn of_webhooks<T: DeserializeOwned>(ask: &Ask, name: &str, params: JsonObject) -> Result<T, Refused> {
+    let commands = ask.control.host.core.registry().map(|registry| registry.all::<NamedMethod>());
+    let command = commands.and_then(|all| all.iter().find(|command| *command.name == *name).cloned());
+    let command = command.ok_or_else(|| Exit::machine("the plugin @ostler/webhook is not loaded"))?;
     let params = (params, ask.caller.reader(), "ostler-api".to_owned(), None);
     let row = command.method.handle.within(REPLAYED_WITHIN, params).await;
     let row = row.map_err(|why| match &why.rpc {

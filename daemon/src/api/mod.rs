@@ -5,6 +5,7 @@ mod body;
 mod cluster;
 pub mod cluster_shapes;
 mod events;
+pub mod explain_shapes;
 mod host;
 pub mod list_shapes;
 mod measure;

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::cluster_shapes::{Drain, Evict};
 use super::events::{self, Events};
+use super::explain_shapes::ExplainCall;
 use super::list_shapes::SESSIONS;
 use super::needs::Needs;
 use super::page_shapes::{CallEndpoint, SignIn, TestRule};
@@ -441,6 +442,13 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
             |ask, body: ReplayDelivery| host::replay(ask, body),
         )
         .sent_by("webhook replay"),
+        post(
+            "/api/webhook/explain",
+            Plugin(REPLAY_GRANT),
+            "Say what a call of a webhook endpoint would do, without doing it",
+            |ask, body: ExplainCall| host::explain(ask, body),
+        )
+        .sent_by("webhook explain"),
         post(
             "/api/notify/test",
             Config("change"),

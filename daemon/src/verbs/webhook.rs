@@ -4,6 +4,7 @@ use ostler_contract::{Value, json};
 
 use super::ask;
 use crate::answer::Answer;
+use crate::api::explain_shapes::ExplainedCall;
 use crate::api::page_shapes::{CallEndpoint, CalledEndpoint, Endpoint, EndpointLog};
 use crate::api::shapes::{ReplayDelivery, ReplayedDelivery};
 use crate::client::Connection;
@@ -18,7 +19,8 @@ use crate::place::Place;
 use crate::remote::Remote;
 use crate::settings::Settings;
 use crate::webhook::{
-    Endpoints, TestFlags, VerbOutput, WebhookVerb, follow, listed, logged, replay_on, replayed,
+    Endpoints, TestFlags, VerbOutput, WebhookVerb, explain_on, explained, follow, listed, logged, replay_on,
+    replayed,
 };
 
 /// Runs the command; exit 1 if it did not succeed.
@@ -36,6 +38,15 @@ pub async fn webhook(at: &Place, mut verb: WebhookVerb) -> Result<Answer, Exit> 
         let none = || Exit::machine("no daemon is running; start it with: ostler start");
         let daemon = Connection::patient(at).await?.ok_or_else(none)?;
         return Ok(answer(replay_on(&daemon, Screen::of(&at.common), flags).await?));
+    }
+    if let WebhookVerb::Explain(flags) = &verb {
+        if let Some(remote) = at.remote()? {
+            let row: ExplainedCall = remote.post("/api/webhook/explain", &flags.call()?).await?;
+            return Ok(answer(explained(&row)));
+        }
+        let none = || Exit::machine("no daemon is running; start it with: ostler start");
+        let daemon = Connection::patient(at).await?.ok_or_else(none)?;
+        return Ok(answer(explain_on(&daemon, flags).await?));
     }
     if let Some(remote) = at.remote()? {
         return elsewhere(at, &remote, verb).await.map(answer);
@@ -98,7 +109,7 @@ async fn elsewhere(at: &Place, remote: &Remote, verb: WebhookVerb) -> Result<Ver
         }
         WebhookVerb::Test(flags) => test(at, remote, flags).await,
         // These write files of this computer. The command line rejects the option for them.
-        WebhookVerb::Add(_) | WebhookVerb::Rm(_) | WebhookVerb::Replay(_) => {
+        WebhookVerb::Add(_) | WebhookVerb::Rm(_) | WebhookVerb::Replay(_) | WebhookVerb::Explain(_) => {
             Err(Exit::usage("--remote is not supported by this command: it works at this computer only"))
         }
     }

@@ -4,6 +4,7 @@
 mod add;
 mod automation;
 mod curl;
+mod explain;
 mod follow;
 mod list;
 mod log;
@@ -26,6 +27,7 @@ use ostler_protocol::names;
 use ostler_protocol::nearest::did_you_mean;
 
 pub use add::AddFlags;
+pub use explain::{ExplainFlags, explain_on, explained};
 pub use follow::{Followed, follow};
 pub use list::listed;
 pub use log::logged;
@@ -52,6 +54,8 @@ pub enum WebhookVerb {
     List,
     /// Call an endpoint of the running daemon
     Test(TestFlags),
+    /// Say what a call would do, without doing it
+    Explain(ExplainFlags),
     /// Show the last calls of an endpoint, their status and the outcome of their runs
     Log {
         /// Endpoint id
@@ -169,6 +173,7 @@ impl Endpoints {
             WebhookVerb::List => list::list(self).await,
             WebhookVerb::Test(flags) => test::test(self, flags).await,
             WebhookVerb::Log { id } => log::log(self, &id).await,
+            WebhookVerb::Explain(flags) => explain::explain(self, &flags).await,
             WebhookVerb::Replay(flags) => replay::replay(self, &flags).await,
             WebhookVerb::Rm(flags) => rm::rm(self, &flags).await,
         }

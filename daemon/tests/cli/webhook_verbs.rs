@@ -490,3 +490,54 @@ async fn the_url_of_an_endpoint_is_the_one_that_senders_use() {
     assert!(run(&["status"]).contains(&format!("public URL {public}\n")));
     assert!(run(&["doctor"]).contains(&format!(", public URL {public}.\n")));
 }
+
+#[test]
+fn a_call_is_explained_without_effects() {
+    let folder = folder();
+    let flags = ["--automation", "--verify", "github", "--dedupe", "true", "--when", "event.ref == \"main\""];
+    let added = folder.run(&[&["webhook", "add", "hub"], &flags[..]].concat());
+    assert_eq!(added.code, Some(0), "{added:?}");
+    let not_running = folder.run(&["webhook", "explain", "hub"]);
+    assert!(not_running.code == Some(1) && not_running.err.contains("ostler start"), "{not_running:?}");
+    let _daemon = folder.start();
+    folder.write("push.json", r#"{"ref":"main"}"#);
+    let body = folder.path().join("push.json");
+    let body = body.to_str().unwrap();
+    let said = folder.run(&[
+        "webhook",
+        "explain",
+        "hub",
+        "--body",
+        body,
+        "--header",
+        "X-GitHub-Event: push",
+        "--header",
+        "X-GitHub-Delivery: 17",
+    ]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    for line in [
+        "the caller would get 401: The sender's signature is missing or malformed",
+        "not verified by github; what follows is for a call that is",
+        "event: push",
+        "delivery: 17",
+        "when holds: event.ref == \"main\"",
+        "  event.ref is \"main\"",
+        "automation hub starts a run now, with echo in a new session",
+        "github waits 10 s for an answer and never repeats a failed call",
+    ] {
+        assert!(said.out.lines().any(|other| other == line), "{line}: {}", said.out);
+    }
+    let json = folder.run(&["webhook", "explain", "hub", "--json"]);
+    let json: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!((&json["status"], &json["when"]["holds"]), (&json!(401), &json!(false)));
+    for (flags, why) in [
+        (["none", "--header", "a: b"], "no valid endpoint has the id none"),
+        (["hub", "--header", "ab"], "--header ab has no colon; write it as 'Name: value'"),
+        (["hub", "--body", "/nowhere/x"], "/nowhere/x cannot be read"),
+    ] {
+        let refused = folder.run(&[&["webhook", "explain"], &flags[..]].concat());
+        assert!(refused.code == Some(2) && refused.err.contains(why), "{flags:?}: {refused:?}");
+    }
+    let log = folder.run(&["webhook", "log", "hub"]);
+    assert!(log.out.contains("no calls of hub recorded yet"), "{log:?}");
+}

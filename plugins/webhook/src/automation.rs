@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ostler_contract::bodies::LONG;
-use ostler_contract::budget::VALUE;
+use ostler_contract::budget::{Charge, VALUE};
 use ostler_contract::host::{EventData, Firing};
 use ostler_contract::http::{StatusCode, header};
 use ostler_contract::protocol::message::count_values;
@@ -28,6 +28,89 @@ const SMALL: usize = 16 * 1024;
 /// The maximum number of fields of a form.
 pub(crate) const MOST_FIELDS: usize = 10_000;
 
+/// Whether a call fires automations.
+pub(crate) enum Decision {
+    /// It does, with this event.
+    Fires(Box<CallEvent>),
+    /// The endpoint's `when` excludes it; its fields.
+    LeftOut(Data),
+    /// It is refused.
+    Refused(Refusal),
+    /// `when` failed, for this reason.
+    Failed(String),
+}
+
+/// The event of a call, with the memory that it uses until the runs are stored.
+pub(crate) struct CallEvent {
+    pub data: EventData,
+    _memory: (Option<Charge>, Charge),
+}
+
+/// Decides whether a call fires automations.
+///
+/// # Errors
+/// A task of the host failed.
+pub(crate) async fn decide(
+    endpoint: &Endpoint,
+    admitted: &Admitted,
+    bodies: &Bodies,
+) -> Result<Decision, Thrown> {
+    let bad = |what: &str| Ok(Decision::Refused(Refusal::Bad(format!("The body is {what}"))));
+    let turn = match &endpoint.extras.when {
+        Some(when) => when.turn().await,
+        None => None,
+    };
+    // Signing senders can send forms, such as commands of Slack and webhooks of GitHub with that setting, and lists.
+    let is_form = endpoint.extras.verify.is_some() && is_form(admitted);
+    let mut body = without_mark(&admitted.body);
+    let mut copy = None;
+    let is_text = is_text(admitted);
+    if endpoint.extras.verify.is_some() && !is_form && (is_text || json_values::is_other(&body)) {
+        let size = if body.len() > SMALL { json_values::measured(&body, is_text) } else { 0 };
+        copy = match bodies.charge(size).await {
+            Ok(charge) => Some(charge),
+            Err(error) => return Ok(Decision::Refused(unread(&error))),
+        };
+        body = match long_work(&body, move |body| json_values::as_object(body, is_text)).await? {
+            Ok(object) => object.into(),
+            Err(what) => return bad(&what),
+        };
+    }
+    let size = Size::of(&body, is_form, turn.is_some()).await?;
+    let mut charge = match bodies.charge(size.fields + size.evaluation).await {
+        Ok(charge) => charge,
+        Err(error) => return Ok(Decision::Refused(unread(&error))),
+    };
+    let data = fields(&body, is_form).await?;
+    if let (Some(when), Ok(data)) = (&endpoint.extras.when, &data) {
+        let call = condition::Call { event: data.clone(), head: admitted.head.clone() };
+        match Box::pin(when.holds(call)).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(Decision::LeftOut(data.clone())),
+            Err(ConditionError::Call(what)) => return bad(&what),
+            Err(ConditionError::Expression(why)) => {
+                return Ok(Decision::Failed(format!("cannot evaluate when: {why}")));
+            }
+        }
+    }
+    drop(turn);
+    // Retained until the runs are stored, like the fields.
+    charge.set(size.fields);
+    let (name, id) = ("endpoint", Value::from(&*endpoint.id));
+    let data = match data {
+        Ok(Data::Fields(data)) => {
+            let mut data = Arc::unwrap_or_clone(data);
+            data.insert(name, id);
+            EventData::Fields(data)
+        }
+        Ok(Data::Text(text)) => {
+            EventData::Text { text, over: JsonObject::from_iter([(name.to_owned(), id)]) }
+        }
+        Err(what) => return bad(&what),
+    };
+    Ok(Decision::Fires(Box::new(CallEvent { data, _memory: (copy, charge) })))
+}
+
 /// Fires the `webhook` trigger with the body's fields, unless the endpoint's `when` excludes the call. Answers once all
 /// started runs are stored.
 pub(crate) async fn call(
@@ -39,64 +122,20 @@ pub(crate) async fn call(
     first: Option<&First>,
 ) -> Result<Answer, Thrown> {
     let host = &webhook.host;
-    let bad = |what: &str| Ok(Refusal::Bad(format!("The body is {what}")).into());
-    let endpoint_field = || ("endpoint".to_owned(), Value::from(&*endpoint.id));
-    let turn = match &endpoint.extras.when {
-        Some(when) => when.turn().await,
-        None => None,
-    };
-    // Signing senders can send forms, such as commands of Slack and webhooks of GitHub with that setting, and lists.
-    let is_form = endpoint.extras.verify.is_some() && is_form(admitted);
-    let mut body = without_mark(&admitted.body);
-    let mut _copy = None;
-    let is_text = is_text(admitted);
-    if endpoint.extras.verify.is_some() && !is_form && (is_text || json_values::is_other(&body)) {
-        let size = if body.len() > SMALL { json_values::measured(&body, is_text) } else { 0 };
-        _copy = match bodies.charge(size).await {
-            Ok(charge) => Some(charge),
-            Err(error) => return Ok(unread(&error).into()),
-        };
-        body = match long_work(&body, move |body| json_values::as_object(body, is_text)).await? {
-            Ok(object) => object.into(),
-            Err(what) => return bad(&what),
-        };
-    }
-    let size = Size::of(&body, is_form, turn.is_some()).await?;
-    let mut charge = match bodies.charge(size.fields + size.evaluation).await {
-        Ok(charge) => charge,
-        Err(error) => return Ok(unread(&error).into()),
-    };
-    let data = fields(&body, is_form).await?;
-    if let (Some(when), Ok(data)) = (&endpoint.extras.when, &data) {
-        let call = condition::Call { event: data.clone(), head: admitted.head.clone() };
-        match Box::pin(when.holds(call)).await {
-            Ok(true) => {}
-            Ok(false) => {
-                seen.left_out = true;
-                return Ok(accepted(endpoint));
-            }
-            Err(ConditionError::Call(what)) => return bad(&what),
-            Err(ConditionError::Expression(why)) => {
-                let problem = format!("cannot evaluate when: {why}");
-                webhook.say_once_a_minute(&endpoint.id, &problem);
-                seen.why = Some(problem);
-                return Ok(Refusal::NoFilter.into());
-            }
+    let event = match Box::pin(decide(endpoint, admitted, bodies)).await? {
+        Decision::Fires(event) => event,
+        Decision::LeftOut(_) => {
+            seen.left_out = true;
+            return Ok(accepted(endpoint));
         }
-    }
-    drop(turn);
-    // Retained until the runs are stored, like the fields.
-    charge.set(size.fields);
-    let data = match data {
-        Ok(Data::Fields(data)) => {
-            let mut data = Arc::unwrap_or_clone(data);
-            let (name, id) = endpoint_field();
-            data.insert(&name, id);
-            EventData::Fields(data)
+        Decision::Refused(refusal) => return Ok(refusal.into()),
+        Decision::Failed(problem) => {
+            webhook.say_once_a_minute(&endpoint.id, &problem);
+            seen.why = Some(problem);
+            return Ok(Refusal::NoFilter.into());
         }
-        Ok(Data::Text(text)) => EventData::Text { text, over: JsonObject::from_iter([endpoint_field()]) },
-        Err(what) => return bad(&what),
     };
+    let CallEvent { data, _memory } = *event;
     let routing = endpoint.extras.routing.clone();
     let (r#type, event) = (TRIGGER.to_owned(), CALL.to_owned());
     let once = first.map(|first| {
@@ -118,7 +157,9 @@ pub(crate) async fn call(
             seen.repeats.clone_from(&answer.delivery);
             return Ok(answer.recorded(true));
         }
-        Err(refused) if refused.rpc.is_some() => return bad(&refused.message),
+        Err(refused) if refused.rpc.is_some() => {
+            return Ok(Refusal::Bad(format!("The body is {}", refused.message)).into());
+        }
         Err(why) => return Err(why),
     };
     let stored = row.as_ref().map(RowWithRuns::runs);

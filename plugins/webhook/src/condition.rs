@@ -95,6 +95,11 @@ impl Condition {
         Ok(Self { text: text.to_owned(), compiled: Arc::new(compiled), literals: literals.into() })
     }
 
+    /// Its text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Waits for a permit to parse a call.
     pub async fn turn(&self) -> Option<SemaphorePermit<'static>> {
         EVALUATING.acquire().await.ok()

@@ -18,6 +18,7 @@ mod deliveries;
 mod endpoint;
 mod endpoints;
 mod exact_numbers;
+mod explain;
 mod extras;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -40,6 +41,7 @@ pub mod tools;
 mod turn;
 mod unconfirmed;
 mod verify;
+mod when_values;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,6 +89,9 @@ pub const COLLECTIONS: [&str; 8] =
 pub const REPLAY: &str = "x-webhook/replay";
 /// The grant that [`REPLAY`] requires.
 pub const REPLAY_GRANT: &str = "webhook:replay";
+/// The command that says what a call would do, without doing it: `{ endpoint, headers?, query?, body? }`, with `headers` as a list
+/// of `[name, value]`. It requires [`REPLAY_GRANT`].
+pub const EXPLAIN: &str = "x-webhook/explain";
 /// The trigger type that calls fire.
 pub const TRIGGER: &str = "webhook";
 /// The event of a call.
@@ -185,6 +190,7 @@ fn apply(host: &PluginHost, options: &Options, unconfirmed: usize) -> Result<(),
         async move { deliveries.flush().await }
     }))?;
     replay::register(host, &webhook)?;
+    explain::register(host, &webhook)?;
     let resumed = webhook.clone();
     host.on(
         EventName::Listening,

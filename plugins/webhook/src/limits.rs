@@ -15,6 +15,20 @@ pub(crate) struct Limits(Mutex<HashMap<String, VecDeque<Instant>>>);
 impl Limits {
     /// Counts a call, or returns how long the next one has to wait.
     pub fn take(&self, endpoint: &str, limit: Limit) -> Result<(), Duration> {
+        self.look(endpoint, limit, |taken, now| taken.push_back(now))
+    }
+
+    /// Returns how long the next call has to wait, if it does.
+    pub fn wait(&self, endpoint: &str, limit: Limit) -> Option<Duration> {
+        self.look(endpoint, limit, |_, _| ()).err()
+    }
+
+    fn look(
+        &self,
+        endpoint: &str,
+        limit: Limit,
+        with_room: impl FnOnce(&mut VecDeque<Instant>, Instant),
+    ) -> Result<(), Duration> {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = all.entry(endpoint.to_owned()).or_default();
@@ -24,7 +38,7 @@ impl Limits {
         if let Some(oldest) = taken.len().checked_sub(limit.calls).and_then(|at| taken.get(at)) {
             return Err(limit.per.saturating_sub(now.duration_since(*oldest)));
         }
-        taken.push_back(now);
+        with_room(taken, now);
         Ok(())
     }
 }
@@ -39,7 +53,9 @@ mod tests {
         let limit = Limit { calls: 2, per: Duration::from_secs(60), is_unavailable: false };
         assert_eq!(limits.take("a", limit), Ok(()));
         tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(limits.wait("a", limit), None);
         assert_eq!(limits.take("a", limit), Ok(()));
+        assert_eq!(limits.wait("a", limit), Some(Duration::from_secs(50)));
         assert_eq!(limits.take("a", limit), Err(Duration::from_secs(50)));
         assert_eq!(limits.take("b", limit), Ok(()), "another endpoint has its own");
         tokio::time::advance(Duration::from_secs(50)).await;

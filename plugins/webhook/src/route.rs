@@ -88,7 +88,7 @@ pub(crate) struct Admitted {
 }
 
 /// The body. Signatures cover it, so a signed one is read before its sender is authenticated.
-enum Unread {
+pub(crate) enum Unread {
     Not(Body),
     Read(Bytes),
     Event(Box<Event>),
@@ -154,7 +154,7 @@ impl Webhook {
     }
 
     /// Returns the answer to a request that only checks the endpoint.
-    async fn greeted(&self, endpoint: &Endpoint, greeting: Greeting) -> Result<Answer, Refusal> {
+    pub async fn greeted(&self, endpoint: &Endpoint, greeting: Greeting) -> Result<Answer, Refusal> {
         Ok(match greeting {
             Greeting::Accepted => automation::accepted(endpoint),
             Greeting::Json(body) => Answer::new(StatusCode::OK, body),
@@ -198,7 +198,7 @@ impl Webhook {
     }
 
     /// Authenticates the sender. With a token, nothing of the body is read before.
-    async fn admit(
+    pub async fn admit(
         &self,
         endpoint: &Endpoint,
         head: &Head,
@@ -275,34 +275,16 @@ impl Webhook {
         self: &Arc<Self>,
         endpoint: &Endpoint,
         call: &mut Admitted,
-        mut body: Unread,
+        body: Unread,
         bodies: &Bodies,
         seen: &mut Delivery,
     ) -> Result<Answer, Thrown> {
-        // What is not read yet is read after the checks below.
-        let is_needed = matches!(body, Unread::Read(_)) || endpoint.extras.format.is_some();
-        if is_needed && call.head.headers.contains_key(header::CONTENT_ENCODING) {
-            body = match Box::pin(decoded(endpoint, &mut call.head, body, bodies)).await {
-                Ok(bytes) => Unread::Read(bytes),
-                Err(refusal) => return Ok(refusal.into()),
-            };
-        }
-        // The JSON form of an event uses the memory of the body, which stays charged as long.
-        let bytes;
-        if endpoint.extras.format == Some(Format::CloudEvents) {
-            bytes = match Box::pin(read(endpoint, &call.head, body, bodies)).await {
-                Ok(bytes) => bytes,
-                Err(refusal) => return Ok(refusal.into()),
-            };
-            seen.bytes = Some(bytes.len());
-            body = match Event::read(&call.head.headers, &bytes) {
-                Ok(event) => Unread::Event(Box::new(event)),
-                Err(refusal) => return Ok(refusal.into()),
-            };
-            call.head.headers.insert(header::CONTENT_TYPE, cloudevents::JSON);
-        }
-        // A delivery without an id is never repeated.
-        let key = delivery_id(endpoint, &call.head, &body).filter(|key| !key.is_empty());
+        let opened = match Box::pin(open(endpoint, &mut call.head, body, bodies)).await {
+            Ok(opened) => opened,
+            Err(refusal) => return Ok(refusal.into()),
+        };
+        let Opened { body, key, size, _memory } = opened;
+        seen.bytes = size;
         let first = match key {
             Some(key) => {
                 match Box::pin(self.repeats.enter(&endpoint.id, key, &seen.id, span_of(endpoint))).await? {
@@ -327,11 +309,7 @@ impl Webhook {
         {
             return Ok(Refusal::TooMany { wait, is_unavailable: limit.is_unavailable }.into());
         }
-        let body = match call.head.headers.contains_key(header::CONTENT_ENCODING) {
-            true => Box::pin(decoded(endpoint, &mut call.head, body, bodies)).await,
-            false => read(endpoint, &call.head, body, bodies).await,
-        };
-        call.body = match body {
+        call.body = match Box::pin(whole(endpoint, &mut call.head, body, bodies)).await {
             Ok(body) => body,
             Err(refusal) => return Ok(refusal.into()),
         };
@@ -401,6 +379,58 @@ impl Webhook {
     }
 }
 
+/// What is known of a call before its body is used.
+pub(crate) struct Opened {
+    pub body: Unread,
+    /// The id of the delivery, if repeated ones are recognized. A delivery without an id is never repeated.
+    pub key: Option<String>,
+    /// The size of the body, if it had to be read.
+    size: Option<usize>,
+    /// The JSON form of an event uses the memory of the body, which stays charged as long.
+    _memory: Option<Bytes>,
+}
+
+/// Reads of a call what identifies it. What is not needed for that is read later.
+///
+/// # Errors
+/// How the call is refused.
+pub(crate) async fn open(
+    endpoint: &Endpoint,
+    head: &mut Head,
+    mut body: Unread,
+    bodies: &Bodies,
+) -> Result<Opened, Refusal> {
+    let is_needed = matches!(body, Unread::Read(_)) || endpoint.extras.format.is_some();
+    if is_needed && head.headers.contains_key(header::CONTENT_ENCODING) {
+        body = Unread::Read(decoded(endpoint, head, body, bodies).await?);
+    }
+    let mut memory = None;
+    if endpoint.extras.format == Some(Format::CloudEvents) {
+        let bytes = read(endpoint, head, body, bodies).await?;
+        body = Unread::Event(Box::new(Event::read(&head.headers, &bytes)?));
+        head.headers.insert(header::CONTENT_TYPE, cloudevents::JSON);
+        memory = Some(bytes);
+    }
+    let key = delivery_id(endpoint, head, &body).filter(|key| !key.is_empty());
+    Ok(Opened { body, key, size: memory.as_ref().map(Bytes::len), _memory: memory })
+}
+
+/// Returns the decoded body of a call.
+///
+/// # Errors
+/// How the call is refused.
+pub(crate) async fn whole(
+    endpoint: &Endpoint,
+    head: &mut Head,
+    body: Unread,
+    bodies: &Bodies,
+) -> Result<Bytes, Refusal> {
+    match head.headers.contains_key(header::CONTENT_ENCODING) {
+        true => decoded(endpoint, head, body, bodies).await,
+        false => read(endpoint, head, body, bodies).await,
+    }
+}
+
 /// Returns the body of a call of an authenticated sender.
 fn read<'a>(
     endpoint: &Endpoint,
@@ -425,7 +455,7 @@ fn span_of(endpoint: &Endpoint) -> u64 {
 }
 
 /// Returns the answer that the endpoint's sender takes for a success.
-fn success(endpoint: &Endpoint) -> Success {
+pub(crate) fn success(endpoint: &Endpoint) -> Success {
     endpoint.extras.verify.as_ref().map_or(Success::Accepted, |verify| verify.sender.success)
 }
 
@@ -455,13 +485,13 @@ async fn in_time(
 }
 
 /// Returns whether a call only checks that the endpoint exists; it has no effect.
-fn greeting(endpoint: &Endpoint, admitted: &Admitted) -> Option<Greeting> {
+pub(crate) fn greeting(endpoint: &Endpoint, admitted: &Admitted) -> Option<Greeting> {
     let verify = endpoint.extras.verify.as_ref()?;
     verify.scheme.greeting(&admitted.head, text_of(&admitted.body))
 }
 
 /// Returns whether a request, whose sender shows nothing, only checks the address.
-fn handshake(endpoint: &Endpoint, method: &Method, head: &Head) -> Option<Greeting> {
+pub(crate) fn handshake(endpoint: &Endpoint, method: &Method, head: &Head) -> Option<Greeting> {
     let verify = endpoint.extras.verify.as_ref()?;
     (verify.sender.handshake)(method, head)
 }

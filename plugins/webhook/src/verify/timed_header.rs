@@ -171,7 +171,6 @@ pub(super) static BUILDKITE: Sender = Sender {
             signature: "signature",
             between: ".",
             greeting: buildkite_ping,
-            ..TimedHeader::STRIPE
         }))
     },
     #[cfg(test)]

@@ -11,6 +11,7 @@ mod clustered;
 mod day;
 mod echo;
 mod endpoints;
+mod explain;
 mod extras;
 mod filters;
 mod log;
