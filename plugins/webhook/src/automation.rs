@@ -17,11 +17,12 @@ use crate::byte_order_mark::without_mark;
 use crate::condition::{self, ConditionError};
 use crate::deliveries::{Delivery, RowWithRuns};
 use crate::endpoint::Endpoint;
-use crate::json_values;
+use crate::form_fields;
 use crate::repeats::First;
 use crate::reply::{About, Answer, Refusal};
 use crate::route::{Admitted, Webhook, unread};
 use crate::{CALL, TRIGGER};
+use crate::{json_values, multipart};
 
 /// A body up to this size is not charged.
 const SMALL: usize = 16 * 1024;
@@ -65,13 +66,24 @@ pub(crate) async fn decide(
     let mut body = without_mark(&admitted.body);
     let mut copy = None;
     let is_text = is_text(admitted);
-    if endpoint.extras.verify.is_some() && !is_form && (is_text || json_values::is_other(&body)) {
-        let size = if body.len() > SMALL { json_values::measured(&body, is_text) } else { 0 };
+    let parts = multipart::boundary(&admitted.head.headers);
+    let is_other = parts.is_some() || is_text || json_values::is_other(&body);
+    if endpoint.extras.verify.is_some() && !is_form && is_other {
+        let size = match &parts {
+            Some(_) => multipart::measured(&body),
+            None if body.len() > SMALL => json_values::measured(&body, is_text),
+            None => 0,
+        };
         copy = match bodies.charge(size).await {
             Ok(charge) => Some(charge),
             Err(error) => return Ok(Decision::Refused(unread(&error))),
         };
-        body = match long_work(&body, move |body| json_values::as_object(body, is_text)).await? {
+        let whole = body.clone();
+        let object = move |body: &[u8]| match parts {
+            Some(boundary) => multipart::as_object(&whole, &boundary),
+            None => json_values::as_object(body, is_text),
+        };
+        body = match long_work(&body, object).await? {
             Ok(object) => object.into(),
             Err(what) => return bad(&what),
         };
@@ -276,14 +288,15 @@ fn media_type(admitted: &Admitted) -> String {
     kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Parses a form's fields as text. A form with only a JSON object in `payload` is that object.
+/// Parses a form's fields as text, nested as their names say. A form with only a JSON object in `payload` is that object.
 pub(crate) fn form(body: &[u8]) -> Result<Data, String> {
     if body.iter().filter(|byte| **byte == b'&').count() >= MOST_FIELDS {
         return Err(format!("a form with more than {MOST_FIELDS} fields"));
     }
-    let mut fields: JsonObject = url::form_urlencoded::parse(body)
-        .map(|(name, value)| (name.into_owned(), Value::from(value.into_owned())))
-        .collect();
+    let mut fields = JsonObject::new();
+    for (name, value) in url::form_urlencoded::parse(body) {
+        form_fields::put(&mut fields, &name, value.into_owned().into());
+    }
     if fields.len() == 1
         && let Some(Value::String(payload)) = fields.get_mut("payload")
     {
@@ -346,6 +359,7 @@ mod tests {
             Err(why) => why.into(),
         };
         assert_eq!(of("a=1&b=x%20y&a=2"), json!({ "a": "2", "b": "x y" }));
+        assert_eq!(of("a%5Bb%5D=1&l[]=x&l[]=y"), json!({ "a": { "b": "1" }, "l": ["x", "y"] }));
         assert_eq!(of("payload=%7B%22ref%22%3A%22main%22%7D"), json!({ "ref": "main" }));
         assert_eq!(of("payload=5"), json!({ "payload": "5" }));
         assert_eq!(of("payload=%7B%7D&token=t"), json!({ "payload": "{}", "token": "t" }));

@@ -20,6 +20,7 @@ mod endpoints;
 mod exact_numbers;
 mod explain;
 mod extras;
+mod form_fields;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod heard;
@@ -28,6 +29,7 @@ mod id;
 mod json_values;
 mod limits;
 mod log_limit;
+mod multipart;
 pub mod recorded_calls;
 mod repeats;
 mod replay;

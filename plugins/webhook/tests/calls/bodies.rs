@@ -86,6 +86,32 @@ async fn a_sender_sends_any_json_or_text() {
 }
 
 #[tokio::test]
+async fn a_form_of_a_sender_nests_its_fields_and_has_parts() {
+    let world = world("verify: gitea").await;
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    assert_eq!(signed(&world, b"user%5Bname%5D=Ada&l[]=a&l[]=b&endpoint[x]=1", &form).await.0, 202);
+    let sent = event(&world).await;
+    assert_eq!(
+        (&sent["user"], &sent["l"], &sent["endpoint"]),
+        (&json!({ "name": "Ada" }), &json!(["a", "b"]), &json!("in"))
+    );
+    let parts = [("content-type", "multipart/form-data; boundary=X")];
+    let body = "--X\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--X\r\nContent-Disposition: form-data; \
+                name=\"f\"; filename=\"n.txt\"\r\n\r\nnote\r\n--X--\r\n";
+    assert_eq!(signed(&world, body.as_bytes(), &parts).await.0, 202);
+    let sent = event(&world).await;
+    assert_eq!(
+        (&sent["a"], &sent["f"]["text"], &sent["f"]["size"]),
+        (&json!("1"), &json!("note"), &json!(4))
+    );
+    let (status, said) = signed(&world, b"--X\r\n", &parts).await;
+    assert!(
+        status == 400 && said["message"].as_str().unwrap().starts_with("The body is not a multipart form"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
 async fn an_endpoint_that_names_no_sender_takes_objects_alone() {
     let world = world("").await;
     let token = ("authorization", "Bearer it is a secret");
