@@ -51,6 +51,7 @@ mod query_flags;
 pub mod remote;
 mod root_settings;
 pub mod run;
+mod schedules;
 pub mod service;
 pub mod settings;
 mod signals;

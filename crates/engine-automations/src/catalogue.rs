@@ -192,6 +192,11 @@ impl Automations {
         Ok(())
     }
 
+    /// Returns an automation, without its runs.
+    pub fn automation(&self, id: &str) -> Option<AutomationEntry> {
+        self.entry(id).map(|entry| entry.wire.clone())
+    }
+
     /// Applies a change that was made outside the host.
     pub(super) async fn automation_changed(self: Arc<Self>, change: AutomationChange) {
         let removed = || {

@@ -52,6 +52,17 @@ impl Schedule {
     }
 }
 
+/// Returns the cron expression of a schedule in English, such as `at 09:00, on Monday`.
+///
+/// # Errors
+/// Why the schedule is invalid.
+pub fn in_words(schedule: &AutomationSchedule) -> Result<String, String> {
+    let said = Schedule::read(schedule)?.cron.describe();
+    let said = said.strip_suffix('.').unwrap_or(&said);
+    let mut rest = said.chars();
+    Ok(rest.next().map_or_else(String::new, |first| format!("{}{}", first.to_lowercase(), rest.as_str())))
+}
+
 /// Returns the next times of a schedule after `at`.
 ///
 /// # Errors
@@ -111,6 +122,24 @@ fn is_item(item: &str, names: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_expression_is_said_in_words() {
+        let of = |expression: &str| {
+            in_words(&AutomationSchedule { expression: expression.into(), time_zone: "UTC".into() }).unwrap()
+        };
+        for (expression, words) in [
+            ("0 9 * * MON-FRI", "at 09:00, on Monday, Tuesday, Wednesday, Thursday, and Friday"),
+            // Both day fields mean that one of them is enough.
+            ("0 9 1-7 * MON", "at 09:00, on day 1-7 or Monday"),
+            ("*/15 * * * *", "at every 15 minutes"),
+            ("0 0 1 JAN *", "at 00:00, on day 1, in January"),
+            ("30 6,18 * * *", "at minute 30, of hour 6 and 18"),
+            ("* * * * *", "every minute"),
+        ] {
+            assert_eq!(of(expression), words);
+        }
+    }
 
     fn read(expression: &str, zone: &str) -> Result<Schedule, String> {
         Schedule::read(&AutomationSchedule { expression: expression.into(), time_zone: zone.into() })

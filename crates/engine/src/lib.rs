@@ -20,7 +20,7 @@ pub use crate::front::connection::{self, Connection};
 pub use crate::front::host_calls::PluginHostCalls;
 pub use crate::front::relay::{LinkDialer, LinkTransport};
 pub use crate::host::{ClusterState, Gauges, Host};
-pub use ostler_engine_automations::{Automations, found as runs, schedule::next_times};
+pub use ostler_engine_automations::{Automations, found as runs, schedule::in_words, schedule::next_times};
 pub use ostler_engine_core::clock::Clock;
 pub use ostler_engine_core::file_uris::{file_path, file_uri};
 pub use ostler_engine_core::limits::Limits;

@@ -66,6 +66,9 @@ pub struct ExplainedCall {
     /// What the sender does with a call that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<String>,
+    /// The same for people, a line each.
+    #[serde(default)]
+    pub said: Vec<String>,
 }
 
 /// An evaluated `when`.

@@ -89,7 +89,9 @@ pub(super) async fn replay(ask: Ask, body: ReplayDelivery) -> Result<ReplayedDel
 /// Has the webhook plugin explain a call.
 pub(super) async fn explain(ask: Ask, body: ExplainCall) -> Result<ExplainedCall, Refused> {
     let params = serde_json::to_value(&body).map_err(|error| Exit::machine(error.to_string()))?;
-    of_webhooks(&ask, EXPLAIN, params.as_object().cloned().unwrap_or_default()).await
+    let call: ExplainedCall =
+        of_webhooks(&ask, EXPLAIN, params.as_object().cloned().unwrap_or_default()).await?;
+    Ok(ExplainedCall { said: crate::webhook::explained(&call).lines, ..call })
 }
 
 /// Calls a command of the webhook plugin.

@@ -9,6 +9,7 @@ pub mod explain_shapes;
 mod host;
 pub mod list_shapes;
 mod measure;
+pub mod members;
 mod needs;
 mod openapi;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub mod profile_shapes;
 pub mod query;
 pub mod rows;
 mod runs;
+pub mod schedule_shapes;
 mod secrets;
 mod sessions;
 pub mod shapes;

@@ -10,7 +10,6 @@ use ostler_engine::Principal;
 use ostler_engine::users::{Credential, Kind};
 use ostler_plugin_webhook::REPLAY_GRANT;
 use ostler_telemetry::metrics;
-use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -95,15 +94,6 @@ type Handler = Box<
 
 /// Opens the stream of a list with its query.
 type Opener = Box<dyn Fn(&Ask, Option<&str>) -> Result<Events, Refused> + Send + Sync + 'static>;
-
-/// A member of a body.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
-    /// Its name.
-    pub name: String,
-    /// Whether a body without it is rejected.
-    pub required: bool,
-}
 
 /// One request of the API.
 pub struct Row {
@@ -374,6 +364,13 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         )
         .sent_by("automation runs"),
         get("/api/runs/{run}", Client("automation", "list"), "A run, by its id", runs::one),
+        get(
+            "/api/automation/show/{automation}",
+            Client("automation", "list"),
+            "The schedules of an automation, and when it is due next",
+            runs::automation,
+        )
+        .sent_by("automation show"),
         list(
             SESSIONS,
             Client("session", "list"),
@@ -533,21 +530,6 @@ impl Row {
             Some((before, parameter)) => (before, Some(parameter.trim_end_matches('}'))),
             None => (self.path, None),
         }
-    }
-
-    /// The members of the body.
-    pub fn members(&self) -> Vec<Member> {
-        let Some(body) = self.body else { return Vec::new() };
-        let settings = SchemaSettings::draft2020_12().for_deserialize();
-        let mut generator = settings.with(|with| with.inline_subschemas = true).into_generator();
-        let schema = body(&mut generator).to_value();
-        let properties = schema["properties"].as_object().into_iter().flatten();
-        let required = |name: &str| {
-            schema["required"]
-                .as_array()
-                .is_some_and(|names| names.iter().any(|one| one.as_str() == Some(name)))
-        };
-        properties.map(|(name, _)| Member { name: name.clone(), required: required(name) }).collect()
     }
 
     /// The words of the path below `/api`, without the name it ends in.

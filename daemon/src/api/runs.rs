@@ -7,7 +7,9 @@ use ostler_protocol::{RpcError, error::code, json, uri};
 use super::Refused;
 use super::events::{Events, Seen};
 use super::rows::Ask;
+use super::schedule_shapes::ScheduledAutomation;
 use crate::exit::Exit;
+use crate::schedules;
 
 pub(super) async fn list(ask: Ask, filter: RunFilter) -> Result<RunList, Refused> {
     ask.control.host.automations.list_runs(filter).await.map_err(refused)
@@ -18,6 +20,19 @@ pub(super) async fn one(ask: Ask) -> Result<Run, Refused> {
     let id = ask.name.rsplit('/').next().unwrap_or_default();
     let run = ask.control.host.automations.whole_run(id).await.known();
     run.map_err(|why| Refused::NotReady(format!("the run could not be read: {why}")))?.ok_or_else(unknown)
+}
+
+pub(super) async fn automation(ask: Ask) -> Result<ScheduledAutomation, Refused> {
+    let id = uri::automation_id(&ask.name).unwrap_or(&ask.name);
+    let entry = ask.control.host.automations.automation(id);
+    let entry = entry.ok_or_else(|| Refused::Missing(format!("There is no automation {id}")))?;
+    Ok(ScheduledAutomation {
+        id: id.to_owned(),
+        title: entry.definition.title.clone(),
+        enabled: entry.definition.enabled,
+        schedules: schedules::schedules(&entry),
+        next: schedules::next(&entry, jiff::Timestamp::now()),
+    })
 }
 
 /// The changes of runs. A filter of what changes would leave out that a run no longer fits.

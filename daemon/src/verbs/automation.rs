@@ -4,11 +4,8 @@ use std::collections::HashSet;
 
 use clap::Subcommand;
 use ostler_contract::{Value, json};
-use ostler_engine::next_times;
 use ostler_protocol::run_list::{Run, RunFilter, RunList};
-use ostler_protocol::wire::state::{
-    AutomationEntry, AutomationRunSummary, AutomationTrigger, SessionSummary,
-};
+use ostler_protocol::wire::state::{AutomationRunSummary, SessionSummary};
 use ostler_protocol::{names, uri};
 use serde::Deserialize as _;
 
@@ -23,9 +20,7 @@ use crate::exit::Exit;
 use crate::place::Place;
 use crate::query_flags::QueryFlags;
 use crate::remote::Remote;
-
-/// How many of the next times of an automation are shown.
-const NEXT: usize = 3;
+use crate::schedules;
 
 /// The command of the protocol that lists runs.
 const RUNS: &str = "x-ostler/runs/list";
@@ -40,6 +35,7 @@ pub enum AutomationVerb {
     /// Show an automation's definition and last runs
     Show {
         /// Id or URI of the automation
+        #[arg(id = "automation", value_name = "ID")]
         id: String,
     },
     /// List the runs of one or all automations, newest first
@@ -140,10 +136,12 @@ async fn show(daemon: &Connection, name: &str) -> Result<Answer, Exit> {
     if let Some(operation) = own.and_then(|own| own.get("after")?.as_str()) {
         lines.push(format!("after each run {operation}"));
     }
-    let next = next_runs(&entry, jiff::Timestamp::now());
-    if !next.is_empty() {
-        lines.push(format!("next runs {}", next.join(", ")));
-    }
+    let schedules = schedules::schedules(&entry);
+    let in_words =
+        schedules.iter().filter_map(|schedule| Some((&schedule.expression, schedule.in_words.as_ref()?)));
+    lines.extend(in_words.map(|(expression, words)| format!("{expression} is {words}")));
+    let next = schedules::next(&entry, jiff::Timestamp::now());
+    lines.extend(next.iter().map(|time| format!("next {} {}", time.local, time.time_zone)));
     lines.extend(definition.message.text.trim_end().lines().map(|line| format!("> {line}")));
     let shown_runs = || entry.runs.iter().take(5);
     let waiting = waiting(daemon, shown_runs().map(|run| outcome(&run.lifecycle).0)).await;
@@ -151,24 +149,9 @@ async fn show(daemon: &Connection, name: &str) -> Result<Answer, Exit> {
     lines.extend(runs.iter().map(run_line));
     let mut shown = serde_json::to_value(&entry).unwrap_or_default();
     shown["id"] = id_of(&entry).into();
-    shown["nextRunsAt"] = next.into();
+    shown["schedules"] = json!(schedules);
+    shown["nextRuns"] = json!(next);
     Ok(Answer::new(lines, shown).named([id_of(&entry)]))
-}
-
-/// Returns the next times of an automation's schedules: the first as the daemon has planned it, the others as they follow.
-fn next_runs(entry: &AutomationEntry, now: jiff::Timestamp) -> Vec<String> {
-    let Some(first) = &entry.next_run_at else { return Vec::new() };
-    let after = first.parse().unwrap_or(now);
-    let mut times: Vec<jiff::Timestamp> = Vec::new();
-    for trigger in &entry.definition.triggers {
-        if let AutomationTrigger::Schedule(trigger) = trigger {
-            times.extend(next_times(&trigger.schedule, after, NEXT).unwrap_or_default());
-        }
-    }
-    times.sort();
-    times.dedup();
-    let others = times.into_iter().take(NEXT - 1).map(|time| format!("{time:.3}"));
-    [first.clone()].into_iter().chain(others).collect()
 }
 
 async fn runs(at: &Place, filter: &RunFilter) -> Result<Answer, Exit> {

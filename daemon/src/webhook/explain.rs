@@ -107,7 +107,8 @@ pub fn explained(call: &ExplainedCall) -> VerbOutput {
         }
     }
     lines.extend(call.retries.clone());
-    VerbOutput { lines, json: json!(call), names: vec![call.endpoint.clone()], good: true }
+    let json = json!(ExplainedCall { said: lines.clone(), ..call.clone() });
+    VerbOutput { lines, json, names: vec![call.endpoint.clone()], good: true }
 }
 
 fn shown(value: &ostler_contract::Value) -> String {

@@ -166,16 +166,24 @@ fn an_endpoint_whose_file_cannot_be_read_has_its_log_and_its_problem() {
 fn the_next_times_of_schedules_are_shown() {
     let folder = plain();
     let automation = "---\ntitle: Both\nsession: { provider: echo }\ntriggers:\n  - { id: days, kind: schedule, schedule: \
-                      { expression: 0 9 1-7 * MON, timeZone: UTC } }\n---\nSay hello.\n";
+                      { expression: 0 9 1-7 * MON, timeZone: Europe/Berlin } }\n---\nSay hello.\n";
     folder.write("automations/both.md", automation);
     let inn = Inn::new(folder);
     let shown = inn.ok(&["automation", "show", "both"]);
-    let next = shown.lines().find_map(|line| line.strip_prefix("next runs ")).expect("a line");
-    let times: Vec<&str> = next.split(", ").collect();
-    assert!(times.len() == 3 && times.is_sorted(), "{next}");
-    assert!(times.iter().all(|time| time.ends_with("T09:00:00.000Z")), "{next}");
+    let words = "0 9 1-7 * MON is at 09:00, on day 1-7 or Monday";
+    assert!(shown.lines().any(|line| line == words), "{shown}");
+    let next: Vec<&str> = shown.lines().filter_map(|line| line.strip_prefix("next ")).collect();
+    assert!(next.len() == 5 && next.is_sorted(), "{shown}");
+    for time in &next {
+        let (time, zone) = time.split_once(' ').unwrap();
+        let is_local = time.ends_with("T09:00:00+01:00") || time.ends_with("T09:00:00+02:00");
+        assert!(is_local && zone == "Europe/Berlin", "{shown}");
+    }
     let json = inn.json(&["automation", "show", "both"]);
-    assert_eq!((&json["nextRunsAt"], &json["nextRunsAt"][0]), (&json!(times), &json["nextRunAt"]));
+    let times = json["nextRuns"].as_array().unwrap();
+    assert_eq!((times.len(), &times[0]["at"]), (5, &json["nextRunAt"]));
+    assert_eq!(times[0]["timeZone"], "Europe/Berlin");
+    assert_eq!(json["schedules"][0]["expression"], "0 9 1-7 * MON");
 }
 
 #[test]

@@ -44,7 +44,7 @@ async fn ask(daemon: &Daemon, method: &str, path: &str, token: &str, body: Optio
          Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     );
     let answer = daemon.exchange(request.as_bytes()).await;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{method} {path}: {answer:?}"));
     let media = head.lines().find_map(|line| {
         let (name, value) = line.split_once(": ")?;
         name.eq_ignore_ascii_case("content-type").then(|| value.to_owned())
@@ -101,6 +101,7 @@ async fn every_answer_is_as_the_document_says() {
         ("GET", "/api/log", "", None, 200),
         ("GET", "/api/runs", "", None, 200),
         ("GET", "/api/runs/{run}", "none", None, 404),
+        ("GET", "/api/automation/show/{automation}", "none", None, 404),
         ("GET", "/api/sessions", "", None, 200),
         ("GET", "/api/sessions/{session}", "none", None, 404),
         ("GET", "/api/sessions/{session}", "none?turns=101", None, 400),
@@ -232,6 +233,7 @@ async fn every_answer_is_as_the_document_says() {
             "/api/cluster/evict",
             "/api/restart",
             "/api/runs/{run}",
+            "/api/automation/show/{automation}",
             "/api/sessions/{session}",
             "/api/session/approve/{session}",
             "/api/session/reject/{session}",

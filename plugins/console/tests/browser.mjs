@@ -120,6 +120,17 @@ triggers:
 Write a note.
 `,
   );
+  write(
+    'automations/daily.md',
+    `---
+title: Daily
+enabled: true
+session: { provider: echo }
+triggers: [{ id: days, kind: schedule, schedule: { expression: 0 9 * * MON, timeZone: Europe/Berlin } }]
+---
+Good morning.
+`,
+  );
   return dir;
 }
 
@@ -445,6 +456,17 @@ async function races(page, peer, dir, known) {
     'an endpoint that was added while endpoints are read stays',
   );
 
+  // What a call would do is said without making it.
+  const card = page.locator('section.card', { has: page.getByRole('heading', { name: 'in', exact: true }) });
+  await card.getByText('Explain a call').click();
+  await card.getByLabel('Headers, one in each line').fill('Authorization: Bearer right');
+  await card.getByRole('button', { name: 'Explain a call of in' }).click();
+  const explained = card.getByText('automation note starts a run now, with echo in a new session');
+  await explained.waitFor({ timeout: 5000 }).catch(() => {});
+  check((await explained.count()) === 1, 'a call is explained');
+  check((await card.getByText('Write a note.').count()) === 1, 'with the message that the agent would get');
+  await page.screenshot({ path: join(screenshots, 'explained.png') });
+
   // Users: two reads at a time would list them twice.
   await go(page, '#/help');
   await forget(page);
@@ -701,6 +723,11 @@ async function run(address, browser, dir) {
   await inspect(page, 'session, about');
 
   await go(page, '#/automations');
+  const monday = page.getByText(/^20\d\d-\d\d-\d\d 09:00 Europe\/Berlin$/);
+  await monday.first().waitFor();
+  check((await monday.count()) === 5, 'the next five times of a schedule are shown in its zone');
+  check((await page.getByText('at 09:00, on Monday').count()) === 1, 'its expression is said in words');
+  await page.screenshot({ path: join(screenshots, 'schedule.png') });
   await page.getByRole('button', { name: 'Run now: Note' }).click();
   await page.getByText('completed').first().waitFor();
   await page.getByRole('region', { name: 'Runs' }).getByRole('link').first().click();

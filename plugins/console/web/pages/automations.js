@@ -1,5 +1,6 @@
 // Automations with their runs, and the timeline of a run.
 
+import { api } from '../api.js';
 import { action, announce, facts, frame, h, head, keyed, running, since, table, tag, write } from '../dom.js';
 import { at, duration, RUN_KINDS, runLink, sessionLink, short } from '../format.js';
 
@@ -90,6 +91,9 @@ function make(entry, connection) {
   return Object.assign(element, { parts: { enabled, run, more, title, about, list } });
 }
 
+/** A time at which an automation is due, in the zone of its schedule. */
+const nextRun = ({ local, timeZone }) => h('div', {}, `${local.slice(0, 16).replace('T', ' ')} ${timeZone}`);
+
 function update(element, entry) {
   // Also where the host refused the change of a user.
   element.parts.enabled.checked = entry.definition.enabled;
@@ -103,15 +107,25 @@ function update(element, entry) {
   enabled.disabled = !operations.includes('update');
   run.hidden = !operations.includes('run');
   more.hidden = !entry.runsNextCursor;
-  about.replaceChildren(
-    facts([
-      ['Triggers', definition.triggers.map(trigger).join('; ') || 'manual only'],
-      ['Next run', entry.nextRunAt && at(entry.nextRunAt)],
-      ['Agent', definition.session?.provider],
-      ['After each run', definition._meta?.ostler?.after],
-      ['Message', definition.message?.text?.slice(0, 300)],
-    ]),
-  );
+  const show = (planned) =>
+    about.replaceChildren(
+      facts([
+        ['Triggers', definition.triggers.map(trigger).join('; ') || 'manual only'],
+        ['Schedule', planned?.schedules.map(({ inWords }) => inWords).join('; ')],
+        ['Next run', planned?.next.length ? '' : entry.nextRunAt && at(entry.nextRunAt)],
+        ['Next runs', planned?.next.length ? h('div', {}, planned.next.map(nextRun)) : ''],
+        ['Agent', definition.session?.provider],
+        ['After each run', definition._meta?.ostler?.after],
+        ['Message', definition.message?.text?.slice(0, 300)],
+      ]),
+    );
+  show();
+  if (definition.triggers.some(({ kind }) => kind === 'schedule'))
+    api(`automation/show/${encodeURIComponent(entry.resource.split('/').pop())}`).then(
+      (planned) => element.looks === looks && show(planned),
+      // The next run is shown already.
+      () => {},
+    );
   list.replaceChildren(
     entry.runs.length ? runs(entry.runs, definition.title) : h('p', { class: 'quiet' }, 'No runs yet.'),
   );

@@ -61,6 +61,41 @@ function deliveries(calls, app, again, ends) {
   );
 }
 
+/** A form that says what a call would do, without doing it. */
+function explain(endpoint) {
+  const body = h('textarea', { id: `body-${endpoint.id}`, rows: '4', spellcheck: 'false' });
+  body.value = '{}';
+  const headers = h('textarea', {
+    id: `headers-${endpoint.id}`,
+    rows: '2',
+    spellcheck: 'false',
+    placeholder: 'X-GitHub-Event: push',
+  });
+  const said = h('pre', { class: 'text', role: 'status' });
+  const ask = action('Explain', async () => {
+    const lines = headers.value.split('\n').filter((line) => line.trim());
+    const pairs = lines.map((line) => {
+      const colon = line.indexOf(':');
+      if (colon < 1) throw new Error(`The header ${line} has no colon`);
+      return [line.slice(0, colon).trim(), line.slice(colon + 1).trim()];
+    });
+    const call = await api('webhook/explain', { endpoint: endpoint.id, headers: pairs, body: body.value });
+    write(said, call.said.join('\n'));
+  });
+  ask.setAttribute('aria-label', `Explain a call of ${endpoint.id}`);
+  return h(
+    'details',
+    {},
+    h('summary', {}, 'Explain a call'),
+    h('label', { for: body.id }, 'Body'),
+    body,
+    h('label', { for: headers.id }, 'Headers, one in each line'),
+    headers,
+    h('div', { class: 'row' }, ask),
+    said,
+  );
+}
+
 function make(endpoint, app) {
   const answer = h('p', { role: 'status', class: 'text' });
   const body = h('div');
@@ -106,6 +141,7 @@ function make(endpoint, app) {
       ['Warnings', endpoint.warnings?.join(', ')],
     ]),
     answer,
+    endpoint.problem ? '' : explain(endpoint),
     h('h3', {}, 'Deliveries'),
     body,
   );
