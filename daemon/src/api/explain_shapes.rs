@@ -10,10 +10,10 @@ pub struct ExplainCall {
     /// The endpoint.
     #[schemars(length(min = 1), extend("examples" = ["deploy"]))]
     pub endpoint: String,
-    /// Its headers, each a name with its value.
+    /// Its headers, each as `Name: value`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("examples" = [[["x-github-event", "push"]]]))]
-    pub headers: Vec<(String, String)>,
+    #[schemars(extend("examples" = [["X-GitHub-Event: push"]]))]
+    pub headers: Vec<String>,
     /// The query of its URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,

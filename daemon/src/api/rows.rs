@@ -369,8 +369,7 @@ pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
             Client("automation", "list"),
             "The schedules of an automation, and when it is due next",
             runs::automation,
-        )
-        .sent_by("automation show"),
+        ),
         list(
             SESSIONS,
             Client("session", "list"),

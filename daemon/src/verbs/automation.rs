@@ -35,7 +35,6 @@ pub enum AutomationVerb {
     /// Show an automation's definition and last runs
     Show {
         /// Id or URI of the automation
-        #[arg(id = "automation", value_name = "ID")]
         id: String,
     },
     /// List the runs of one or all automations, newest first

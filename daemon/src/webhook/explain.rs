@@ -21,8 +21,8 @@ pub struct ExplainFlags {
     #[arg(long, value_name = "FILE")]
     pub body: Option<PathBuf>,
     /// Header of the call, as 'Name: value'; can be repeated
-    #[arg(long, value_name = "HEADER")]
-    pub header: Vec<String>,
+    #[arg(long = "header", value_name = "HEADER")]
+    pub headers: Vec<String>,
     /// Query of the URL, without its question mark
     #[arg(long, value_name = "QUERY")]
     pub query: Option<String>,
@@ -32,14 +32,8 @@ impl ExplainFlags {
     /// Returns the call.
     ///
     /// # Errors
-    /// Exit 2 for a header or a file that cannot be read.
+    /// Exit 2 for a file that cannot be read.
     pub fn call(&self) -> Result<ExplainCall, Exit> {
-        let pair = |header: &String| {
-            let (name, value) = header.split_once(':').ok_or_else(|| {
-                Exit::usage(format!("--header {header} has no colon; write it as 'Name: value'"))
-            })?;
-            Ok((name.trim().to_owned(), value.trim().to_owned()))
-        };
         let body = match self.body.as_deref() {
             None => "{}".to_owned(),
             Some(file) if file == Path::new("-") => std::io::read_to_string(std::io::stdin())
@@ -47,8 +41,8 @@ impl ExplainFlags {
             Some(file) => std::fs::read_to_string(file)
                 .map_err(|error| Exit::usage(format!("{} cannot be read: {error}", file.display())))?,
         };
-        let headers = self.header.iter().map(pair).collect::<Result<_, Exit>>()?;
-        Ok(ExplainCall { endpoint: self.id.clone(), headers, query: self.query.clone(), body: Some(body) })
+        let (headers, query) = (self.headers.clone(), self.query.clone());
+        Ok(ExplainCall { endpoint: self.id.clone(), headers, query, body: Some(body) })
     }
 }
 

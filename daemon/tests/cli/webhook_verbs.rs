@@ -532,7 +532,7 @@ fn a_call_is_explained_without_effects() {
     assert_eq!((&json["status"], &json["when"]["holds"]), (&json!(401), &json!(false)));
     for (flags, why) in [
         (["none", "--header", "a: b"], "no valid endpoint has the id none"),
-        (["hub", "--header", "ab"], "--header ab has no colon; write it as 'Name: value'"),
+        (["hub", "--header", "ab"], "header \"ab\" has no colon; write it as 'Name: value'"),
         (["hub", "--body", "/nowhere/x"], "/nowhere/x cannot be read"),
     ] {
         let refused = folder.run(&[&["webhook", "explain"], &flags[..]].concat());

@@ -51,7 +51,7 @@ fn wrong(why: impl Into<String>) -> Thrown {
     Thrown::from(RpcError::invalid_params(why.into()))
 }
 
-/// Reads the call of `{ endpoint, headers?, query?, body? }`; `headers` is a list of names with their values.
+/// Reads the call of `{ endpoint, headers?, query?, body? }`; `headers` is a list of texts `Name: value`.
 fn call_of(params: &JsonObject) -> Result<(Slug, Admitted), Thrown> {
     let text = |name: &str| match params.get(name) {
         None | Some(Value::Null) => Ok(""),
@@ -59,12 +59,12 @@ fn call_of(params: &JsonObject) -> Result<(Slug, Admitted), Thrown> {
     };
     let id = Slug::parse(text("endpoint")?).ok_or_else(|| wrong("endpoint must be the id of an endpoint"))?;
     let mut headers = HeaderMap::new();
-    for pair in params.get("headers").and_then(Value::as_array).into_iter().flatten() {
-        let invalid = || wrong("headers must be a list of [name, value]");
-        let (name, value) = match pair.as_array().map(Vec::as_slice) {
-            Some([name, value]) => name.as_str().zip(value.as_str()).ok_or_else(invalid)?,
-            _ => return Err(invalid()),
-        };
+    for header in params.get("headers").and_then(Value::as_array).into_iter().flatten() {
+        let (name, value) = header
+            .as_str()
+            .and_then(|header| header.split_once(':'))
+            .ok_or_else(|| wrong(format!("header {header} has no colon; write it as 'Name: value'")))?;
+        let (name, value) = (name.trim(), value.trim());
         let name =
             HeaderName::try_from(name).map_err(|_| wrong(format!("{name} is not the name of a header")))?;
         let value =

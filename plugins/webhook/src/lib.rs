@@ -92,7 +92,7 @@ pub const REPLAY: &str = "x-webhook/replay";
 /// The grant that [`REPLAY`] requires.
 pub const REPLAY_GRANT: &str = "webhook:replay";
 /// The command that says what a call would do, without doing it: `{ endpoint, headers?, query?, body? }`, with `headers` as a list
-/// of `[name, value]`. It requires [`REPLAY_GRANT`].
+/// of `Name: value`. It requires [`REPLAY_GRANT`].
 pub const EXPLAIN: &str = "x-webhook/explain";
 /// The trigger type that calls fire.
 pub const TRIGGER: &str = "webhook";

@@ -74,12 +74,7 @@ function explain(endpoint) {
   const said = h('pre', { class: 'text', role: 'status' });
   const ask = action('Explain', async () => {
     const lines = headers.value.split('\n').filter((line) => line.trim());
-    const pairs = lines.map((line) => {
-      const colon = line.indexOf(':');
-      if (colon < 1) throw new Error(`The header ${line} has no colon`);
-      return [line.slice(0, colon).trim(), line.slice(colon + 1).trim()];
-    });
-    const call = await api('webhook/explain', { endpoint: endpoint.id, headers: pairs, body: body.value });
+    const call = await api('webhook/explain', { endpoint: endpoint.id, headers: lines, body: body.value });
     write(said, call.said.join('\n'));
   });
   ask.setAttribute('aria-label', `Explain a call of ${endpoint.id}`);

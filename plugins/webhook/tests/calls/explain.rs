@@ -27,7 +27,8 @@ fn signed(body: &str) -> String {
 
 async fn explain(world: &World, call: &Call) -> Result<Value, Value> {
     let (endpoint, query) = call.path.split_once('?').unwrap_or((call.path, ""));
-    let params = json!({ "endpoint": endpoint, "headers": call.headers, "query": query, "body": call.body });
+    let headers: Vec<String> = call.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    let params = json!({ "endpoint": endpoint, "headers": headers, "query": query, "body": call.body });
     world.client().await.request("x-webhook/explain", params).await
 }
 
@@ -220,9 +221,9 @@ async fn an_explanation_names_what_decides() {
 
     for (endpoint, headers, why) in [
         ("none", json!([]), "no valid endpoint has the id none; see the endpoints with: ostler webhook list"),
-        ("token", json!([["a b", "c"]]), "a b is not the name of a header"),
-        ("token", json!([["a"]]), "headers must be a list of [name, value]"),
-        ("token", json!([["a", "b\n"]]), "the value of a is invalid"),
+        ("token", json!(["a b: c"]), "a b is not the name of a header"),
+        ("token", json!(["a"]), "header \"a\" has no colon; write it as 'Name: value'"),
+        ("token", json!(["a: b\u{7}c"]), "the value of a is invalid"),
     ] {
         let params = json!({ "endpoint": endpoint, "headers": headers });
         let refused = world.client().await.request("x-webhook/explain", params).await.unwrap_err();
