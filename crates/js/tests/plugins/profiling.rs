@@ -195,7 +195,8 @@ async fn a_plugin_does_not_notice_that_it_is_profiled() {
     let profile = profiling.end();
     let tampered = profile.nodes.iter().find(|node| node.function == "tampered").unwrap();
     let callees = profile.nodes.iter().filter(|node| tampered.children.contains(&node.id));
-    assert!(tampered.hits + callees.map(|node| node.hits).sum::<u32>() > 10, "{profile:?}");
+    // One in ten milliseconds, and fewer beside others.
+    assert!(tampered.hits + callees.map(|node| node.hits).sum::<u32>() > 3, "{profile:?}");
     assert_eq!(plugin.run("fine", Value::Null).await.unwrap(), "fine");
     assert!(loader.lines.all().is_empty(), "{:#?}", loader.lines.texts());
 }
