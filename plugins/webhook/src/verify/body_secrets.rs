@@ -32,7 +32,7 @@ pub(super) static MAILGUN: Sender = Sender {
     success: Success::Ok,
     // It repeats a failed delivery for eight hours, with the time and the signature of the first one.
     window: 9 * 3600,
-    retries: Retries { waits: None, pauses: Pauses::After(&[600, 600, 900, 1800, 3600, 7200, 14400]), failures: "" },
+    retries: Retries { waits: None, pauses: Pauses::After(&[300, 600, 900, 3600, 7200, 14400]), failures: "" },
     event: Some(EventName::Field("event-data.event")),
     scheme: |_| Ok(Arc::new(Mailgun)),
     #[cfg(test)]
@@ -54,7 +54,7 @@ pub(super) static MICROSOFT_GRAPH: Sender = Sender {
     body_limit: 4 << 20,
     handshake: graph_check,
     retries: Retries {
-        waits: Some(3),
+        waits: Some(10),
         pauses: Pauses::Within(0, 14400),
         failures: "delays or drops notifications of a slow endpoint",
     },

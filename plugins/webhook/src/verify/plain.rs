@@ -115,7 +115,11 @@ pub(super) static INTERCOM: Sender = Sender {
     headers: &["X-Hub-Signature"],
     delivery: Delivery::Body(body_id),
     handshake: intercom_check,
-    retries: Retries { waits: Some(5), pauses: Pauses::After(&[60]), failures: "" },
+    retries: Retries {
+        waits: Some(5),
+        pauses: Pauses::After(&[60]),
+        failures: "pauses the webhook for 15 minutes, and ends it after 7 days",
+    },
     event: Some(EventName::Field("topic")),
     scheme: |_| {
         Ok(Arc::new(Hmac {
@@ -207,6 +211,7 @@ pub(super) static X: Sender = Sender {
     headers: &["x-twitter-webhooks-signature"],
     success: Success::Ok,
     handshake: x_check,
+    retries: Retries { waits: Some(3), pauses: Pauses::Within(3, 300), failures: "" },
     scheme: |_| {
         Ok(Arc::new(Hmac {
             encoding: Encoding::Base64,
@@ -319,7 +324,8 @@ pub(super) static CIRCLECI: Sender = Sender {
     example: "circleci",
     headers: &["circleci-signature"],
     delivery: Delivery::Body(body_id),
-    event: Some(EventName::Field("type")),
+    retries: Retries { waits: Some(5), pauses: Pauses::Unknown, failures: "" },
+    event: Some(EventName::Header("Circleci-Event-Type")),
     scheme: |_| {
         Ok(Arc::new(Hmac {
             several: true,

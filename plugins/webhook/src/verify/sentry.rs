@@ -12,7 +12,11 @@ pub(super) static SENDER: Sender = Sender {
     headers: &["Sentry-Hook-Signature"],
     body_limit: crate::BODY_LIMIT,
     delivery: Delivery::Header("Request-ID"),
-    retries: Retries { waits: Some(1), pauses: Pauses::Unknown, failures: "" },
+    retries: Retries {
+        waits: Some(1),
+        pauses: Pauses::Unknown,
+        failures: "ends the webhook after 1,000 late answers in a day",
+    },
     event: Some(EventName::Header("Sentry-Hook-Resource")),
     scheme: |_| Ok(Arc::new(Hmac::hex("Sentry-Hook-Signature", ""))),
     #[cfg(test)]

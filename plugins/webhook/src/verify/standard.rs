@@ -44,10 +44,7 @@ pub(super) static SVIX: Sender = of_svix("svix", BY_SVIX);
 /// Clerk. <https://clerk.com/docs/guides/development/webhooks/overview>
 pub(super) static CLERK: Sender = of_svix("clerk", BY_SVIX);
 /// Resend. <https://resend.com/docs/dashboard/webhooks/verify-webhooks-requests>
-pub(super) static RESEND: Sender = of_svix(
-    "resend",
-    Retries { waits: None, pauses: Pauses::After(&[5, 300, 1800, 7200, 18_000, 36_000]), failures: "" },
-);
+pub(super) static RESEND: Sender = of_svix("resend", Retries { waits: None, failures: "", ..BY_SVIX });
 
 const BY_SVIX: Retries = Retries {
     waits: Some(15),

@@ -95,7 +95,11 @@ pub(super) static CALENDLY: Sender = Sender {
     name: "calendly",
     example: "calendly",
     headers: &["Calendly-Webhook-Signature"],
-    retries: Retries { waits: None, pauses: Pauses::Within(0, 86400), failures: "disables the subscription" },
+    retries: Retries {
+        waits: Some(15),
+        pauses: Pauses::Within(0, 86400),
+        failures: "disables the subscription after a day",
+    },
     event: Some(EventName::Field("event")),
     scheme: |_| {
         Ok(Arc::new(TimedHeader {

@@ -28,7 +28,7 @@ pub(super) static SENDER: Sender = Sender {
     fields: &["url"],
     // It reads an answer with a body as TwiML.
     success: Success::Empty,
-    retries: Retries { waits: Some(15), pauses: Pauses::Never, failures: "" },
+    retries: Retries { waits: Some(15), pauses: Pauses::Unknown, failures: "" },
     scheme: |fields| Ok(Arc::new(Twilio::read(fields)?)),
     #[cfg(test)]
     vectors: VECTORS,
