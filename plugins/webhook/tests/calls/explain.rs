@@ -38,14 +38,15 @@ async fn make(world: &World, call: &Call) -> u16 {
     world.post_with(call.path, call.body, &headers).await.0
 }
 
-/// Every file with its content.
+/// Every file with its content. Those that are written beside their place can be gone by then.
 fn files(dir: &Path) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
-    for entry in std::fs::read_dir(dir).unwrap() {
+    for entry in std::fs::read_dir(dir).into_iter().flatten() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => all.extend(files(&path)),
-            false => drop(all.insert(path.clone(), std::fs::read(path).unwrap())),
+        if path.is_dir() {
+            all.extend(files(&path));
+        } else if let Ok(content) = std::fs::read(&path) {
+            all.insert(path, content);
         }
     }
     all
